@@ -118,11 +118,10 @@ public:
   // this holder are deleted when the outermost hook returns: the caller touches neither after
   // run().
   template <class Result, class Work>
-  Result run(const char* hook, OnThrow on_throw, Result refusal, Work&& work,
-             bool always = false) noexcept {
+  Result run(const char* hook, OnThrow on_throw, Result refusal, Work&& work) noexcept {
     ++depth_;
     Result result = refusal;
-    if (always || !failed_) {
+    if (!failed_) {
       result = guarded([&] { return work(*filter_); },
                        [&](const char* what) {
                          note(hook, what);
@@ -134,6 +133,16 @@ public:
     }
     leave();
     return result;
+  }
+
+  // The stream is over. No task runs any more, though Envoy 1.40 keeps the stream until the hook
+  // around this one returns.
+  void complete() noexcept {
+    ++depth_;
+    guarded([&] { filter_->onStreamComplete(); },
+            [&](const char* what) { note("stream_complete", what); });
+    filter_->closeMailbox();
+    leave();
   }
 
   // Envoy lets go of the stream.
@@ -201,15 +210,11 @@ Action act(raw::FilterPtr filter, const char* hook, Action refusal, Work&& work)
 
 // A hook of a stream that answers nothing.
 template <class Work>
-void tell(raw::FilterPtr filter, const char* hook, OnThrow on_throw, Work&& work,
-          bool always = false) noexcept {
-  streamHolder(filter).run(
-      hook, on_throw, false,
-      [&](Filter& f) {
-        work(f);
-        return true;
-      },
-      always);
+void tell(raw::FilterPtr filter, const char* hook, Work&& work) noexcept {
+  streamHolder(filter).run(hook, OnThrow::Refuse, false, [&](Filter& f) {
+    work(f);
+    return true;
+  });
 }
 
 }  // namespace
@@ -301,9 +306,7 @@ LocalReplyAction envoy_dynamic_module_on_http_filter_local_reply(StreamPtr, Filt
 }
 
 void envoy_dynamic_module_on_http_filter_stream_complete(StreamPtr, FilterPtr filter) {
-  tell(
-      filter, "stream_complete", OnThrow::Note, [](Filter& f) { f.onStreamComplete(); },
-      /*always=*/true);
+  streamHolder(filter).complete();
 }
 
 void envoy_dynamic_module_on_http_filter_destroy(FilterPtr filter) {
@@ -311,19 +314,17 @@ void envoy_dynamic_module_on_http_filter_destroy(FilterPtr filter) {
 }
 
 void envoy_dynamic_module_on_http_filter_scheduled(StreamPtr, FilterPtr filter, uint64_t) {
-  tell(filter, "scheduled", OnThrow::Refuse, StreamHolder::drainMailbox);
+  tell(filter, "scheduled", StreamHolder::drainMailbox);
 }
 
 void envoy_dynamic_module_on_http_filter_downstream_above_write_buffer_high_watermark(
     StreamPtr, FilterPtr filter) {
-  tell(filter, "above_high_watermark", OnThrow::Refuse,
-       [](Filter& f) { f.onDownstreamAboveHighWatermark(); });
+  tell(filter, "above_high_watermark", [](Filter& f) { f.onDownstreamAboveHighWatermark(); });
 }
 
 void envoy_dynamic_module_on_http_filter_downstream_below_write_buffer_low_watermark(
     StreamPtr, FilterPtr filter) {
-  tell(filter, "below_low_watermark", OnThrow::Refuse,
-       [](Filter& f) { f.onDownstreamBelowLowWatermark(); });
+  tell(filter, "below_low_watermark", [](Filter& f) { f.onDownstreamBelowLowWatermark(); });
 }
 
 void envoy_dynamic_module_on_http_filter_http_callout_done(StreamPtr, FilterPtr filter, uint64_t id,
@@ -331,7 +332,7 @@ void envoy_dynamic_module_on_http_filter_http_callout_done(StreamPtr, FilterPtr 
                                                            const Field* headers,
                                                            size_t header_count, const Bytes* body,
                                                            size_t chunk_count) {
-  tell(filter, "http_callout_done", OnThrow::Refuse, [&](Filter& f) {
+  tell(filter, "http_callout_done", [&](Filter& f) {
     f.onCalloutDone(id, result, fields(headers, header_count), chunks(body, chunk_count));
   });
 }
@@ -339,32 +340,31 @@ void envoy_dynamic_module_on_http_filter_http_callout_done(StreamPtr, FilterPtr 
 void envoy_dynamic_module_on_http_filter_http_stream_headers(StreamPtr, FilterPtr filter,
                                                              uint64_t id, const Field* headers,
                                                              size_t count, bool end) {
-  tell(filter, "http_stream_headers", OnThrow::Refuse,
+  tell(filter, "http_stream_headers",
        [&](Filter& f) { f.onSideHeaders(id, fields(headers, count), end); });
 }
 
 void envoy_dynamic_module_on_http_filter_http_stream_data(StreamPtr, FilterPtr filter, uint64_t id,
                                                           const Bytes* data, size_t count,
                                                           bool end) {
-  tell(filter, "http_stream_data", OnThrow::Refuse,
-       [&](Filter& f) { f.onSideData(id, chunks(data, count), end); });
+  tell(filter, "http_stream_data", [&](Filter& f) { f.onSideData(id, chunks(data, count), end); });
 }
 
 void envoy_dynamic_module_on_http_filter_http_stream_trailers(StreamPtr, FilterPtr filter,
                                                               uint64_t id, const Field* trailers,
                                                               size_t count) {
-  tell(filter, "http_stream_trailers", OnThrow::Refuse,
+  tell(filter, "http_stream_trailers",
        [&](Filter& f) { f.onSideTrailers(id, fields(trailers, count)); });
 }
 
 void envoy_dynamic_module_on_http_filter_http_stream_complete(StreamPtr, FilterPtr filter,
                                                               uint64_t id) {
-  tell(filter, "http_stream_complete", OnThrow::Refuse, [&](Filter& f) { f.onSideComplete(id); });
+  tell(filter, "http_stream_complete", [&](Filter& f) { f.onSideComplete(id); });
 }
 
 void envoy_dynamic_module_on_http_filter_http_stream_reset(StreamPtr, FilterPtr filter, uint64_t id,
                                                            SideStreamReset reason) {
-  tell(filter, "http_stream_reset", OnThrow::Refuse, [&](Filter& f) { f.onSideReset(id, reason); });
+  tell(filter, "http_stream_reset", [&](Filter& f) { f.onSideReset(id, reason); });
 }
 
 void envoy_dynamic_module_on_http_filter_config_scheduled(ConfigPtr, ModuleConfigPtr module_config,
