@@ -118,7 +118,10 @@ public:
     const size_t id =
         raw::envoy_dynamic_module_callback_http_filter_config_generic_secret_subscribe(
             handle_, toBytes(name), toBytes(sds_json));
-    return id == 0 ? std::nullopt : std::optional(id);
+    if (id == 0) {
+      return std::nullopt;
+    }
+    return id;
   }
   std::optional<std::string_view> secret(size_t id) const {
     raw::Bytes value{nullptr, 0};
