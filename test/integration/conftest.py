@@ -1,0 +1,105 @@
+"""Fixtures. Servers start on free loopback ports and are gone when the test is over.
+
+upstream, toxiproxy        a fresh one for the test
+database                   conninfo of an empty database on a shared PostgreSQL
+postgres_server(major)     a PostgreSQL of the test's own, to kill and restart
+envoy(config, version)     an Envoy with the module, as often as needed
+config                     the quickstart's configuration, on free ports, towards `upstream`
+"""
+
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from harness.config import EnvoyConfig
+from harness.envoy import Envoy
+from harness.postgres import Postgres
+from harness.process import Workspace
+from harness.toxiproxy import Toxiproxy
+from harness.upstream import Upstream
+
+_workspaces: list[Workspace] = []
+
+
+@pytest.fixture(scope="session")
+def session_workspace() -> Iterator[Workspace]:
+    """Holds what many tests share."""
+    yield from _workspace()
+
+
+@pytest.fixture
+def workspace() -> Iterator[Workspace]:
+    """A folder and the processes of this test alone."""
+    yield from _workspace()
+
+
+def _workspace() -> Iterator[Workspace]:
+    made = Workspace()
+    _workspaces.append(made)
+    try:
+        yield made
+    finally:
+        _workspaces.remove(made)
+        made.close()
+
+
+@pytest.fixture
+def folder(workspace: Workspace) -> Path:
+    return workspace.new_folder("test")
+
+
+@pytest.fixture
+def upstream(workspace: Workspace) -> Upstream:
+    return Upstream(workspace)
+
+
+@pytest.fixture
+def toxiproxy(workspace: Workspace) -> Toxiproxy:
+    return Toxiproxy(workspace)
+
+
+@pytest.fixture
+def postgres_server(workspace: Workspace) -> Callable[..., Postgres]:
+    return lambda *arguments, **options: Postgres(workspace, *arguments, **options)
+
+
+@pytest.fixture(scope="session")
+def shared_postgres(session_workspace: Workspace) -> Postgres:
+    """Debian's PostgreSQL. Tests that stop or kill it use postgres_server instead."""
+    return Postgres(session_workspace)
+
+
+@pytest.fixture
+def database(shared_postgres: Postgres) -> Iterator[str]:
+    name = shared_postgres.create_database()
+    yield shared_postgres.conninfo(name)
+    shared_postgres.drop_database(name)
+
+
+@pytest.fixture
+def config(upstream: Upstream, folder: Path) -> EnvoyConfig:
+    store = {"sqlite": {"path": str(folder / "idempotency.db")}}
+    return EnvoyConfig.quickstart().for_test(store).upstream(upstream.port)
+
+
+@pytest.fixture
+def envoy(workspace: Workspace) -> Callable[..., Envoy]:
+    return lambda *arguments, **options: Envoy(workspace, *arguments, **options)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item, call):
+    """A failed test shows the last lines of every server's log."""
+    report = yield
+    if report.failed:
+        for workspace in _workspaces:
+            for process in workspace.processes:
+                report.sections.append((f"log of {process.name}", process.tail()))
+    return report
+
+
+def pytest_configure(config) -> None:
+    for tool in ("nm", "readelf"):
+        if not shutil.which(tool):
+            raise pytest.UsageError(f"{tool} is missing: run tools/setup")

@@ -1,0 +1,184 @@
+"""Real PostgreSQL servers, each with its own data folder, port and log."""
+
+import os
+import pwd
+import shutil
+import signal
+import subprocess
+from pathlib import Path
+
+import psycopg
+
+from .paths import DEFAULT_POSTGRES, postgres_folder
+from .ports import free_port
+from .process import Process, Workspace
+from .wait import wait_for
+
+_SUPERUSER = "postgres"
+# The page cache outlives a kill -9 of the server, so crash tests lose nothing by the missing fsync.
+_SETTINGS = {
+    "listen_addresses": "127.0.0.1",
+    "fsync": "off",
+    "max_connections": "100",
+    "shared_buffers": "32MB",
+    "log_min_messages": "info",
+    "log_line_prefix": "%m [%p] ",
+}
+
+
+class Postgres:
+    """One server; it may be stopped, killed and started again on the same data and port."""
+
+    def __init__(
+        self,
+        workspace: Workspace,
+        major: int = DEFAULT_POSTGRES,
+        settings: dict[str, str] | None = None,
+    ) -> None:
+        self.major = major
+        self.port = free_port()
+        self._workspace = workspace
+        self._settings = {**_SETTINGS, **(settings or {})}
+        self._folder = workspace.new_folder(f"postgres-{major}")
+        self._user = _unprivileged_user()
+        if self._user:
+            os.chown(self._folder, *self._user)
+        self._bin = _runnable_folder(workspace, major, self._user) / "bin"
+        self._databases = 0
+        self._initdb()
+        self.start()
+
+    @property
+    def data(self) -> Path:
+        return self._folder / "data"
+
+    def start(self) -> None:
+        settings = {
+            **self._settings,
+            "port": str(self.port),
+            "unix_socket_directories": str(self._folder),
+        }
+        options = [word for name, value in settings.items() for word in ("-c", f"{name}={value}")]
+        self.process = Process(
+            self._workspace,
+            f"postgres {self.major}",
+            [self._bin / "postgres", "-D", self.data, *options],
+            self._folder / "postgres.log",
+            # Immediate shutdown: clears away shared memory, waits for nobody.
+            stop_signal=signal.SIGQUIT,
+            user=self._user,
+            cwd=self._folder,
+        )
+        wait_for(self._answers, f"PostgreSQL {self.major} answers", deadline=30)
+
+    def stop(self) -> int:
+        return self.process.stop()
+
+    def shut_down(self) -> int:
+        """Ends sessions and writes everything out, as an operator's restart does."""
+        self.process.send_signal(signal.SIGINT)
+        return self.process.wait(30)
+
+    def kill9(self) -> None:
+        self.process.kill9()
+        # Backends notice the postmaster's death by themselves; the next start needs them gone.
+        wait_for(lambda: not self._backends(), "backends end after the postmaster", deadline=10)
+
+    def conninfo(self, database: str = "postgres", port: int | None = None, **more: str) -> str:
+        """`port`: that of a proxy in between, say."""
+        values = {
+            "host": "127.0.0.1",
+            "port": str(port or self.port),
+            "user": _SUPERUSER,
+            "dbname": database,
+            **more,
+        }
+        return psycopg.conninfo.make_conninfo(**values)
+
+    def connect(self, database: str = "postgres") -> psycopg.Connection:
+        return psycopg.connect(self.conninfo(database), autocommit=True, connect_timeout=5)
+
+    def query(self, sql: str, *parameters, database: str = "postgres") -> list[tuple]:
+        with self.connect(database) as connection:
+            cursor = connection.execute(sql, parameters or None)
+            return cursor.fetchall() if cursor.description else []
+
+    def create_database(self) -> str:
+        """A new, empty database; returns its name."""
+        self._databases += 1
+        name = f"test_{os.getpid()}_{self._databases}"
+        self.query(f"CREATE DATABASE {name}")
+        return name
+
+    def drop_database(self, name: str) -> None:
+        self.query(f"DROP DATABASE IF EXISTS {name} WITH (FORCE)")
+
+    def _initdb(self) -> None:
+        result = subprocess.run(
+            [
+                *(self._bin / "initdb", "-D", self.data, "-U", _SUPERUSER, "-A", "trust"),
+                *("--encoding=UTF8", "--locale=C", "--no-sync"),
+            ],
+            capture_output=True,
+            text=True,
+            cwd=self._folder,
+            **({"user": self._user[0], "group": self._user[1], "extra_groups": []} if self._user else {}),
+        )
+        if result.returncode:
+            raise AssertionError(f"initdb of {self.major}: {result.stdout}{result.stderr}")
+
+    def _answers(self) -> bool:
+        self.process.check_running()
+        try:
+            return self.query("SELECT 1") == [(1,)]
+        except psycopg.OperationalError:
+            return False
+
+    def _backends(self) -> list[int]:
+        """Processes that work in this data folder."""
+        found = []
+        for entry in Path("/proc").iterdir():
+            if entry.name.isdigit():
+                try:
+                    if (entry / "cwd").readlink() == self.data:
+                        found.append(int(entry.name))
+                except OSError:
+                    pass
+        return found
+
+
+def _unprivileged_user() -> tuple[int, int] | None:
+    """PostgreSQL refuses to run as root."""
+    if os.geteuid() != 0:
+        return None
+    for name in ("postgres", "nobody"):
+        try:
+            entry = pwd.getpwnam(name)
+        except KeyError:
+            continue
+        return entry.pw_uid, entry.pw_gid
+    raise AssertionError("root, but no user `postgres` or `nobody` to run PostgreSQL as")
+
+
+def _runnable_folder(workspace: Workspace, major: int, user: tuple[int, int] | None) -> Path:
+    """The server's files where its user can reach them: a clone below /root is closed to others."""
+    folder = postgres_folder(major)
+    if user is None or _can_run(folder / "bin" / "postgres", user):
+        return folder
+    copy = workspace.folder / f"postgres-files-{major}"
+    if not copy.exists():
+        shutil.copytree(folder, copy, symlinks=True)
+    return copy
+
+
+def _can_run(program: Path, user: tuple[int, int]) -> bool:
+    try:
+        result = subprocess.run(
+            [program, "--version"],
+            capture_output=True,
+            cwd="/",
+            **{"user": user[0], "group": user[1], "extra_groups": []},
+        )
+    except PermissionError:
+        return False
+    return result.returncode == 0
