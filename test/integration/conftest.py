@@ -88,6 +88,15 @@ def envoy(workspace: Workspace) -> Callable[..., Envoy]:
     return lambda *arguments, **options: Envoy(workspace, *arguments, **options)
 
 
+def pytest_addoption(parser) -> None:
+    parser.addoption("--update-symbols", action="store_true", help="write the lists in symbols/ anew")
+
+
+@pytest.fixture
+def update_symbols(request) -> bool:
+    return request.config.getoption("--update-symbols")
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item, call):
     """A failed test shows the last lines of every server's log."""

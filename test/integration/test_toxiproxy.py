@@ -4,8 +4,8 @@ import time
 
 import psycopg
 import pytest
-from harness.clients import Http1Connection
 from harness.upstream import behave
+from harness.wire import Http1Connection
 
 
 @pytest.fixture

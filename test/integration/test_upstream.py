@@ -6,8 +6,8 @@ import socket
 import time
 
 import pytest
-from harness.clients import Http1Connection, Http2Connection, WireResponse
 from harness.upstream import Upstream, behave
+from harness.wire import Http1Connection, Http2Connection, WireResponse
 
 PROTOCOLS = {"http1": Http1Connection, "http2": Http2Connection}
 
@@ -258,12 +258,8 @@ def test_the_log_survives_kill_9(connect, upstream):
     assert [entry["key"] for entry in upstream.executions()] == ["a"]
 
 
-def _start(connection, headers):
-    if isinstance(connection, Http2Connection):
-        return connection.start("POST", "/", headers, b"x")
-    header = headers["x-upstream"]
-    connection.send(f"POST / HTTP/1.1\r\nhost: a\r\nx-upstream: {header}\r\n\r\n".encode())
-    return None
+def _start(connection, headers) -> int | None:
+    return connection.start("POST", "/", headers, b"x")
 
 
 def _finish(connection, stream) -> WireResponse:

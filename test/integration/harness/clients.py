@@ -1,14 +1,14 @@
-"""HTTP clients: many requests at once, and sockets where exact bytes matter."""
+"""HTTP clients: one request at a time, or many at once."""
 
-import asyncio
 import dataclasses
-import socket
-from collections.abc import Iterable
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 
-import h2.config
-import h2.connection
-import h2.events
 import httpx
+
+from .wait import wait_for
+from .wire import Http1Connection, Http2Connection, WireResponse
 
 _TIMEOUT = 30.0
 
@@ -27,248 +27,115 @@ def post(url: str, key: str | None = None, http2: bool = False, **options) -> ht
         return http.post(url, headers=headers, **options)
 
 
+@dataclasses.dataclass(frozen=True)
+class Request:
+    path: str
+    method: str = "POST"
+    headers: dict[str, str] = dataclasses.field(default_factory=dict)
+    body: bytes = b"{}"
+
+    @classmethod
+    def keyed(cls, path: str, key: str, headers: dict[str, str] | None = None, **more) -> "Request":
+        return cls(path, headers={"idempotency-key": key, **(headers or {})}, **more)
+
+
+class KeepAlive:
+    """One connection, used again as long as the server allows. Failures come as responses with status 0."""
+
+    def __init__(self, port: int, http2: bool = False) -> None:
+        self._port = port
+        self._kind = Http2Connection if http2 else Http1Connection
+        self._connection: Http1Connection | Http2Connection | None = None
+
+    def send(self, request: Request) -> WireResponse:
+        try:
+            if self._connection is None:
+                self._connection = self._kind(self._port)
+            response = self._connection.request(request.method, request.path, request.headers, request.body)
+        except (OSError, EOFError) as error:
+            response = WireResponse(0, [], b"", [], complete=False, error=repr(error))
+        if not response.complete or self._ends(response):
+            self.close()
+        return response
+
+    def close(self) -> None:
+        if self._connection:
+            self._connection.close()
+        self._connection = None
+
+    def _ends(self, response: WireResponse) -> bool:
+        if isinstance(self._connection, Http2Connection):
+            return self._connection.last_stream is not None
+        return response.header("connection") == "close"
+
+
 def send_many(
-    requests: Iterable[httpx.Request], concurrency: int = 16, http2: bool = False
-) -> list[httpx.Response | httpx.HTTPError]:
-    """Sends all, that many at a time; answers and failures in the order of the requests."""
+    port: int, requests: list[Request], concurrency: int = 16, http2: bool = False
+) -> list[WireResponse]:
+    """Sends all, that many at a time, each sender on its own connection; answers in the requests' order."""
+    local = threading.local()
+    opened: list[KeepAlive] = []
 
-    async def run() -> list[httpx.Response | httpx.HTTPError]:
-        limits = httpx.Limits(max_connections=concurrency)
-        room = asyncio.Semaphore(concurrency)
-        async with httpx.AsyncClient(http1=not http2, http2=http2, limits=limits, timeout=_TIMEOUT) as http:
+    def send(request: Request) -> WireResponse:
+        if not hasattr(local, "connection"):
+            local.connection = KeepAlive(port, http2)
+            opened.append(local.connection)
+        return local.connection.send(request)
 
-            async def one(request: httpx.Request) -> httpx.Response | httpx.HTTPError:
-                async with room:
-                    try:
-                        return await http.send(request)
-                    except httpx.HTTPError as error:
-                        return error
-
-            return await asyncio.gather(*(one(request) for request in requests))
-
-    return asyncio.run(run())
+    with ThreadPoolExecutor(concurrency) as pool:
+        answers = list(pool.map(send, requests))
+    for connection in opened:
+        connection.close()
+    return answers
 
 
-@dataclasses.dataclass
-class WireResponse:
-    status: int
-    headers: list[tuple[str, str]]  # Names in lower case, in the order of the wire.
-    body: bytes
-    trailers: list[tuple[str, str]]
-    interim: list[int] = dataclasses.field(default_factory=list)  # 1xx before it.
-    complete: bool = True  # False: the connection or stream ended too early.
-    raw: bytes = b""  # HTTP/1.1: all bytes as they came.
-
-    def header(self, name: str) -> str | None:
-        values = [value for key, value in self.headers if key == name]
-        return values[0] if values else None
-
-    def all(self, name: str) -> list[str]:
-        return [value for key, value in self.headers if key == name]
+def send_multiplexed(port: int, requests: list[Request], streams: int = 100) -> list[WireResponse]:
+    """Sends all on one HTTP/2 connection, that many streams at a time."""
+    answers: list[WireResponse] = []
+    with Http2Connection(port) as connection:
+        for start in range(0, len(requests), streams):
+            ids = [
+                connection.start(request.method, request.path, request.headers, request.body)
+                for request in requests[start : start + streams]
+            ]
+            answers += [connection.finish(stream) for stream in ids]
+    return answers
 
 
-class Http1Connection:
-    """A socket that sends the bytes it is given and reads whole responses."""
+class Load:
+    """Clients that send one request after the other, each on its own connection, until told to stop."""
 
-    def __init__(self, port: int, timeout: float = _TIMEOUT) -> None:
-        self.socket = socket.create_connection(("127.0.0.1", port), timeout=timeout)
-        self._buffer = b""
-        self._taken = b""
+    def __init__(
+        self, port: int, make: Callable[[int, int], Request], clients: int = 16, http2: bool = False
+    ):
+        """`make` gets the client's number and how many it has sent already."""
+        self.answers: list[WireResponse] = []
+        self._stop = threading.Event()
+        self._pool = ThreadPoolExecutor(clients)
+        self._senders = [
+            self._pool.submit(self._run, KeepAlive(port, http2), self._requests(make, n))
+            for n in range(clients)
+        ]
 
-    def __enter__(self) -> "Http1Connection":
-        return self
+    def wait_for_more(self, count: int) -> None:
+        goal = len(self.answers) + count
+        wait_for(lambda: len(self.answers) >= goal, f"{count} more answers")
 
-    def __exit__(self, *_) -> None:
-        self.close()
+    def finish(self) -> list[WireResponse]:
+        """Lets every client end its current request; all answers."""
+        self._stop.set()
+        for sender in self._senders:
+            sender.result()
+        self._pool.shutdown()
+        return self.answers
 
-    def send(self, data: bytes) -> None:
-        self.socket.sendall(data)
+    def _requests(self, make: Callable[[int, int], Request], client_number: int) -> Iterator[Request]:
+        sent = 0
+        while not self._stop.is_set():
+            yield make(client_number, sent)
+            sent += 1
 
-    def request(
-        self,
-        method: str,
-        path: str,
-        headers: dict[str, str] | list[tuple[str, str]] = (),
-        body: bytes = b"",
-    ) -> WireResponse:
-        """Host and, for a body, content-length are added."""
-        pairs = [("host", "test"), *(headers.items() if isinstance(headers, dict) else headers)]
-        if body:
-            pairs.append(("content-length", str(len(body))))
-        lines = [f"{method} {path} HTTP/1.1", *(f"{name}: {value}" for name, value in pairs)]
-        self.send("\r\n".join(lines).encode("latin-1") + b"\r\n\r\n" + body)
-        return self.read_response(head_only=method == "HEAD")
-
-    def read_response(self, head_only: bool = False) -> WireResponse:
-        self._taken = b""
-        interim = []
-        while True:
-            status, headers = self._read_head()
-            if status >= 200:
-                break
-            interim.append(status)
-        response = WireResponse(status, headers, b"", [], interim)
-        try:
-            if not head_only and status not in (204, 304):
-                self._read_body(response)
-        except EOFError:
-            response.complete = False
-        response.raw = self._taken
-        return response
-
-    def at_eof(self) -> bool:
-        """True when the other side has closed and everything was read."""
-        return not self._buffer and not self._more()
-
-    def close(self) -> None:
-        self.socket.close()
-
-    def _read_head(self) -> tuple[int, list[tuple[str, str]]]:
-        start, *lines = self._until(b"\r\n\r\n").decode("latin-1")[:-4].split("\r\n")
-        return int(start.split(" ")[1]), [_field(line) for line in lines]
-
-    def _read_body(self, response: WireResponse) -> None:
-        if (response.header("transfer-encoding") or "").endswith("chunked"):
-            self._read_chunks(response)
-        elif (length := response.header("content-length")) is not None:
-            while len(response.body) < int(length):
-                response.body += self._take(int(length) - len(response.body))
-        else:
-            while self._buffer or self._more():
-                response.body += self._take(len(self._buffer))
-
-    def _read_chunks(self, response: WireResponse) -> None:
-        while size := int(self._until(b"\r\n").split(b";")[0], 16):
-            end = len(response.body) + size
-            while len(response.body) < end:
-                response.body += self._take(end - len(response.body))
-            self._until(b"\r\n")
-        while (line := self._until(b"\r\n")) != b"\r\n":
-            response.trailers.append(_field(line.decode("latin-1").rstrip("\r\n")))
-
-    def _until(self, end: bytes) -> bytes:
-        while end not in self._buffer:
-            self._need_more()
-        return self._take(self._buffer.index(end) + len(end))
-
-    def _take(self, most: int) -> bytes:
-        """At least one byte, at most so many."""
-        if not self._buffer:
-            self._need_more()
-        data, self._buffer = self._buffer[:most], self._buffer[most:]
-        self._taken += data
-        return data
-
-    def _need_more(self) -> None:
-        if not self._more():
-            raise EOFError("connection ended in the middle of a response")
-
-    def _more(self) -> bool:
-        try:
-            data = self.socket.recv(65536)
-        except ConnectionError:
-            return False
-        self._buffer += data
-        return bool(data)
-
-
-class Http2Connection:
-    """HTTP/2 with prior knowledge; shows trailers, 1xx responses and resets."""
-
-    def __init__(self, port: int, timeout: float = _TIMEOUT) -> None:
-        self.socket = socket.create_connection(("127.0.0.1", port), timeout=timeout)
-        self._h2 = h2.connection.H2Connection(h2.config.H2Configuration(header_encoding="latin-1"))
-        self._h2.initiate_connection()
-        self._flush()
-        self._responses: dict[int, WireResponse] = {}
-        self._ended: set[int] = set()
-        self.reset_codes: dict[int, int] = {}
-
-    def __enter__(self) -> "Http2Connection":
-        return self
-
-    def __exit__(self, *_) -> None:
-        self.close()
-
-    def start(
-        self,
-        method: str,
-        path: str,
-        headers: list[tuple[str, str]] | dict[str, str] = (),
-        body: bytes = b"",
-        trailers: list[tuple[str, str]] = (),
-    ) -> int:
-        """Sends a request and returns its stream id. The body must fit the first window (64 KiB)."""
-        stream = self._h2.get_next_available_stream_id()
-        pairs = [(":method", method), (":scheme", "http"), (":path", path), (":authority", "test")]
-        pairs += headers.items() if isinstance(headers, dict) else headers
-        self._h2.send_headers(stream, pairs, end_stream=not body and not trailers)
-        for start in range(0, len(body), 16384):
-            last = start + 16384 >= len(body)
-            self._h2.send_data(stream, body[start : start + 16384], end_stream=last and not trailers)
-        if trailers:
-            self._h2.send_headers(stream, trailers, end_stream=True)
-        self._flush()
-        return stream
-
-    def finish(self, stream: int) -> WireResponse:
-        """Reads until the stream's response is whole, reset or cut off."""
-        while stream not in self._ended:
-            data = self._receive()
-            if not data:
-                break
-            for event in self._h2.receive_data(data):
-                self._on(event)
-            self._flush()
-        response = self._responses.setdefault(stream, WireResponse(0, [], b"", []))
-        response.complete = stream in self._ended and stream not in self.reset_codes
-        return response
-
-    def request(self, *arguments, **options) -> WireResponse:
-        return self.finish(self.start(*arguments, **options))
-
-    def reset(self, stream: int) -> None:
-        self._h2.reset_stream(stream)
-        self._flush()
-
-    def close(self) -> None:
-        self.socket.close()
-
-    def _receive(self) -> bytes:
-        try:
-            return self.socket.recv(65536)
-        except ConnectionError:
-            return b""
-
-    def _on(self, event: h2.events.Event) -> None:
-        match event:
-            case h2.events.InformationalResponseReceived():
-                self._response(event).interim.append(int(dict(event.headers)[":status"]))
-            case h2.events.ResponseReceived():
-                response = self._response(event)
-                response.status = int(dict(event.headers)[":status"])
-                response.headers = [pair for pair in event.headers if pair[0] != ":status"]
-            case h2.events.DataReceived():
-                self._response(event).body += event.data
-                self._h2.acknowledge_received_data(event.flow_controlled_length, event.stream_id)
-            case h2.events.TrailersReceived():
-                self._response(event).trailers = list(event.headers)
-            case h2.events.StreamReset():
-                self.reset_codes[event.stream_id] = int(event.error_code)
-                self._ended.add(event.stream_id)
-            case h2.events.StreamEnded():
-                self._ended.add(event.stream_id)
-
-    def _response(self, event) -> WireResponse:
-        return self._responses.setdefault(event.stream_id, WireResponse(0, [], b"", []))
-
-    def _flush(self) -> None:
-        try:
-            self.socket.sendall(self._h2.data_to_send())
-        except ConnectionError:
-            pass  # The next read tells.
-
-
-def _field(line: str) -> tuple[str, str]:
-    name, _, value = line.partition(":")
-    return name.lower(), value.strip()
+    def _run(self, connection: KeepAlive, requests: Iterator[Request]) -> None:
+        for request in requests:
+            self.answers.append(connection.send(request))
+        connection.close()

@@ -12,8 +12,9 @@ from .paths import DEFAULT_ENVOY, envoy_binary, module
 from .process import Process, Workspace
 from .wait import wait_for
 
-# Module errors and warnings as Envoy logs them: [time][thread][level][dynamic_modules] …
-_MODULE_LOG = re.compile(r"^\[[^]]*\]\[\d+\]\[(warning|error|critical)\]\[dynamic_modules\]", re.M)
+# What Envoy logs about modules at warning or above, and all that a module logs there:
+# [time][thread][level][component] …
+_COMPLAINT = re.compile(r"\[[^]]*\]\[\d+\]\[(warning|error|critical)\].*dynamic_module")
 
 
 class Envoy:
@@ -42,6 +43,8 @@ class Envoy:
                 *("--concurrency", str(concurrency)),
                 # Shared memory of hot restart would tie parallel test processes together.
                 "--disable-hot-restart",
+                # At start it lists every extension that it knows.
+                *("--component-log-level", "main:warning"),
                 *arguments,
             ],
             self.folder / "envoy.log",
@@ -89,7 +92,7 @@ class Envoy:
 
     def module_complaints(self) -> list[str]:
         """Warnings and errors that Envoy logged about modules or that the module logged."""
-        return [line for line in self.process.output().splitlines() if _MODULE_LOG.match(line)]
+        return [line for line in self.process.output().splitlines() if _COMPLAINT.match(line)]
 
     def stop(self) -> int:
         """SIGTERM; returns the exit code."""
