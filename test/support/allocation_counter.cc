@@ -1,0 +1,77 @@
+#include "test/support/allocation_counter.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <cstdlib>
+#include <malloc.h>
+#include <new>
+
+namespace idempotency {
+namespace {
+
+thread_local size_t calls = 0;
+thread_local int64_t held_bytes = 0;
+thread_local int64_t peak_bytes = 0;
+
+void* allocate(size_t size, size_t alignment) {
+  void* const memory =
+      alignment <= alignof(std::max_align_t)
+          ? std::malloc(std::max<size_t>(size, 1))
+          : std::aligned_alloc(alignment, (size + alignment - 1) / alignment * alignment);
+  if (memory == nullptr) {
+    return nullptr;
+  }
+  ++calls;
+  held_bytes += static_cast<int64_t>(malloc_usable_size(memory));
+  peak_bytes = std::max(peak_bytes, held_bytes);
+  return memory;
+}
+
+void* allocateOrThrow(size_t size, size_t alignment) {
+  void* const memory = allocate(size, alignment);
+  if (memory == nullptr) {
+    throw std::bad_alloc();
+  }
+  return memory;
+}
+
+void release(void* memory) {
+  if (memory != nullptr) {
+    held_bytes -= static_cast<int64_t>(malloc_usable_size(memory));
+    std::free(memory);
+  }
+}
+
+}  // namespace
+
+void resetAllocations() {
+  calls = 0;
+  held_bytes = 0;
+  peak_bytes = 0;
+}
+
+AllocationCount allocations() {
+  return {.calls = calls, .peak_bytes = static_cast<size_t>(peak_bytes)};
+}
+
+}  // namespace idempotency
+
+// The array and nothrow forms of the library call these.
+void* operator new(size_t size) {
+  return idempotency::allocateOrThrow(size, alignof(std::max_align_t));
+}
+void* operator new(size_t size, std::align_val_t alignment) {
+  return idempotency::allocateOrThrow(size, static_cast<size_t>(alignment));
+}
+void operator delete(void* memory) noexcept {
+  idempotency::release(memory);
+}
+void operator delete(void* memory, size_t) noexcept {
+  idempotency::release(memory);
+}
+void operator delete(void* memory, std::align_val_t) noexcept {
+  idempotency::release(memory);
+}
+void operator delete(void* memory, size_t, std::align_val_t) noexcept {
+  idempotency::release(memory);
+}
