@@ -7,8 +7,8 @@
 
 namespace idempotency {
 
-// Where a record stands (design: states of a record). The numbers are stored in tables: never renumber.
-// Absent is the lack of a row.
+// Where a record stands (design: states of a record). The numbers are stored in tables: never
+// renumber. Absent is the lack of a row.
 enum class RecordState : int16_t {
   InProgress = 1,       // An attempt holds the claim; its lease tells whether it is believed alive.
   Completed = 2,        // The result is known; the response is stored or a tombstone says why not.
