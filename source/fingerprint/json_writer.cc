@@ -1,0 +1,111 @@
+#include "source/fingerprint/json_writer.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "source/fingerprint/json_marks.h"
+#include "source/fingerprint/number.h"
+#include "source/fingerprint/simd.h"
+
+namespace idempotency {
+namespace {
+
+constexpr size_t Step = 16;
+
+const char* findMark(const char* p) {
+  for (;; p += Step) {
+    if (const uint32_t marks = Bytes16::load(p).below0x20(); marks != 0) {
+      return p + firstBit(marks);
+    }
+  }
+}
+
+}  // namespace
+
+void JsonWriter::write(JsonSpan value) {
+  writeText(text_ + value.begin, text_ + value.end);
+  flush();
+}
+
+// Writes up to `end`, or to the end of the member that `p` is in, and tells where that is.
+const char* JsonWriter::writeText(const char* p, const char* end) {
+  for (;;) {
+    p = copyToMark(p, end);
+    if (p == end || *p == JsonMark::MemberEnd) {
+      return p;
+    }
+    p = *p == JsonMark::Object ? writeObject(p, end) : writeNumber(p);
+  }
+}
+
+const char* JsonWriter::writeObject(const char* p, const char* end) {
+  const char* object_end = p;
+  char separator = '{';
+  const uint32_t* member = index_.find(static_cast<uint32_t>(p - text_));
+  for (bool last = false; !last; ++member) {
+    last = (*member & Member::Last) != 0;
+    const char* member_end = text_ + (*member & Member::Position);
+    if ((*member & Member::Excluded) != 0) {
+      member_end = findMark(member_end);
+    } else {
+      put(separator);
+      separator = ',';
+      member_end = writeText(member_end, end);
+    }
+    object_end = std::max(object_end, member_end);
+  }
+  if (separator == '{') {
+    put('{');
+  }
+  put('}');
+  return object_end + 1;
+}
+
+const char* JsonWriter::writeNumber(const char* p) {
+  std::array<char, MaxCanonicalNumber> text;  // Marked ones are shorter than their canonical form.
+  text[0] = JsonMark::toNumber(*p);
+  size_t size = 1;
+  while (size < text.size() && std::strchr("0123456789+-.eE", p[size]) != nullptr &&
+         p[size] != '\0') {
+    text[size] = p[size];
+    ++size;
+  }
+  std::array<char, MaxCanonicalNumber> canonical;
+  const size_t canonical_size = canonicalNumber({text.data(), size}, canonical.data());
+  for (size_t i = 0; i < canonical_size; ++i) {
+    put(canonical[i]);
+  }
+  return p + size;
+}
+
+const char* JsonWriter::copyToMark(const char* p, const char* end) {
+  for (;;) {
+    if (used_ + Step > buffer_.size()) {
+      flush();
+    }
+    const Bytes16 bytes = Bytes16::load(p);
+    bytes.store(buffer_.data() + used_);
+    const uint32_t marks = bytes.below0x20();
+    const size_t copied = std::min<size_t>(marks != 0 ? static_cast<size_t>(firstBit(marks)) : Step,
+                                           static_cast<size_t>(end - p));
+    used_ += copied;
+    p += copied;
+    if (copied < Step) {
+      return p;
+    }
+  }
+}
+
+void JsonWriter::put(char c) {
+  if (used_ == buffer_.size()) {
+    flush();
+  }
+  buffer_[used_++] = c;
+}
+
+void JsonWriter::flush() {
+  sink_.append({buffer_.data(), used_});
+  used_ = 0;
+}
+
+}  // namespace idempotency
