@@ -1,30 +1,68 @@
+// What the binding asks a module for: configs from Envoy's JSON, or the reason in the log.
+#include <fmt/format.h>
 #include <memory>
+#include <string>
 #include <string_view>
+#include <utility>
 
 #include "source/envoy/filter.h"
+#include "source/envoy/process.h"
+#include "source/filter/module_config.h"
+#include "source/filter/route_policy.h"
+#include "source/filter/stats.h"
+#include "source/protocol/config.h"
 
 namespace idempotency {
 namespace {
 
-class PassThroughConfig : public envoy::FilterConfig {
-public:
-  using envoy::FilterConfig::FilterConfig;
-  std::unique_ptr<envoy::Filter> createFilter(envoy::Stream stream) override {
-    return std::make_unique<envoy::Filter>(stream);
+constexpr std::string_view FilterName = "idempotency";
+
+void refuse(std::string_view what, std::string_view why) {
+  envoy::log(envoy::LogLevel::Error, fmt::format("idempotency: {} refused: {}", what, why));
+}
+
+bool knownName(std::string_view what, std::string_view name) {
+  if (name == FilterName) {
+    return true;
   }
-};
+  refuse(what, fmt::format("filter_name is \"{}\", this module has only \"{}\"", name, FilterName));
+  return false;
+}
 
 }  // namespace
 
 namespace envoy {
 
-std::unique_ptr<FilterConfig> createFilterConfig(ConfigHandle handle, std::string_view,
-                                                 std::string_view) {
-  return std::make_unique<PassThroughConfig>(handle);
+std::unique_ptr<FilterConfig> createFilterConfig(ConfigHandle handle, std::string_view name,
+                                                 std::string_view json) {
+  constexpr std::string_view What = "filter config";
+  if (!knownName(What, name)) {
+    return nullptr;
+  }
+  absl::StatusOr<idempotency::FilterConfig> config = loadFilterConfig(json);
+  if (!config.ok()) {
+    refuse(What, std::string(config.status().message()));
+    return nullptr;
+  }
+  const std::optional<Stats> stats = Stats::define(handle);
+  if (!stats.has_value()) {
+    refuse(What, "Envoy does not take the filter's statistics");
+    return nullptr;
+  }
+  return std::make_unique<ModuleConfig>(handle, *std::move(config), *stats);
 }
 
-std::unique_ptr<RouteConfig> createRouteConfig(std::string_view, std::string_view) {
-  return std::make_unique<RouteConfig>();
+std::unique_ptr<RouteConfig> createRouteConfig(std::string_view name, std::string_view json) {
+  constexpr std::string_view What = "route config";
+  if (!knownName(What, name)) {
+    return nullptr;
+  }
+  absl::StatusOr<idempotency::RouteConfig> config = loadRouteConfig(json);
+  if (!config.ok()) {
+    refuse(What, std::string(config.status().message()));
+    return nullptr;
+  }
+  return std::make_unique<RoutePolicy>(*std::move(config));
 }
 
 }  // namespace envoy
