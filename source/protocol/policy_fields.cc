@@ -116,7 +116,9 @@ StatusSet readStatuses(std::string_view path, const ListValue& list, FieldErrors
                  "a status from 100 to 599, or a class such as \"5xx\"");
       continue;
     }
-    if (set.contains(range->first) && set.contains(range->second)) {
+    StatusSet entry;
+    entry.addRange(range->first, range->second);
+    if (set.firstCommon(entry).has_value()) {
       errors.add(entry_path, describe(value), "each status once");
     }
     set.addRange(range->first, range->second);
@@ -162,26 +164,25 @@ std::string readDocsUrl(const std::string& url, FieldErrors& errors) {
 // --- Messages
 // ---------------------------------------------------------------------------------------------
 
-std::vector<JsonPointer> readPointers(std::string_view path,
-                                      const google::protobuf::RepeatedPtrField<std::string>& texts,
-                                      FieldErrors& errors) {
+template <typename Pointers>
+void readPointers(std::string_view path,
+                  const google::protobuf::RepeatedPtrField<std::string>& texts, Pointers& pointers,
+                  FieldErrors& errors) {
   checkRange(fmt::format("{} (entries)", path), static_cast<uint64_t>(texts.size()), 0, MaxPointers,
              errors);
-  std::vector<JsonPointer> pointers;
   std::set<std::string> seen;
   for (int i = 0; i < texts.size(); ++i) {
     const std::string entry_path = indexPath(path, static_cast<size_t>(i));
-    auto pointer = JsonPointer::parse(texts[i]);
+    const auto pointer = JsonPointer::parse(texts[i]);
     if (!pointer.ok()) {
       errors.add(entry_path, quoteForError(texts[i]),
                  "a JSON Pointer (RFC 6901) such as \"/amount\"");
     } else if (!seen.insert(texts[i]).second) {
       errors.add(entry_path, quoteForError(texts[i]), "each pointer once");
     } else {
-      pointers.push_back(*std::move(pointer));
+      pointers.push_back(*pointer);
     }
   }
-  return pointers;
 }
 
 // Headers that differ from one try to the next: with them no retry would ever match.
@@ -205,9 +206,9 @@ FingerprintChoice readFingerprint(const v1::Fingerprint& message, FieldErrors& e
                                    {message.headers().begin(), message.headers().end()},
                                    MaxFingerprintHeaders, errors);
   refuseChangingHeaders(message, errors);
-  rules.pointers = readPointers("policy.fingerprint.pointers", message.pointers(), errors);
-  rules.exclude_pointers =
-      readPointers("policy.fingerprint.exclude_pointers", message.exclude_pointers(), errors);
+  readPointers("policy.fingerprint.pointers", message.pointers(), rules.pointers, errors);
+  readPointers("policy.fingerprint.exclude_pointers", message.exclude_pointers(),
+               rules.exclude_pointers, errors);
   rules.principal = message.has_principal();
   if (message.has_principal()) {
     choice.principal = checkSource("policy.fingerprint.principal", message.principal(), errors);

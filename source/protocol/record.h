@@ -36,6 +36,8 @@ enum class Tombstone : int16_t {
   None = 0,      // There is a response.
   TooLarge = 1,  // The body was over max_response_bytes.
   Secret = 2,    // The route's policy stores no responses.
+  Unstorable =
+      3,  // It has a header that must not be replayed (CR, LF or NUL in it), or no final status.
 };
 
 // An answer of the upstream as it is stored and replayed.
