@@ -264,11 +264,11 @@ bool Cursor::takeBoolean() {
   return take('0') || take('1');
 }
 
-// RFC 9651 §4.2.9: an Integer, no Decimal.
+// RFC 9651 §4.2.9: an Integer. A fraction stays behind and is refused there.
 bool Cursor::takeDate() {
   take('@');
   take('-');
-  return takeDigits(MaxIntegerDigits) && !at('.');
+  return takeDigits(MaxIntegerDigits);
 }
 
 // RFC 9651 §4.2.10.

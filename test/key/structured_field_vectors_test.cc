@@ -39,7 +39,8 @@ struct Record {
 
 std::vector<std::string> texts(element list) {
   std::vector<std::string> result;
-  for (const element text : list.get_array().value()) {
+  const array lines = list.get_array().value();
+  for (const element text : lines) {
     result.emplace_back(text.get_string().value());
   }
   return result;
@@ -78,7 +79,8 @@ size_t forEachRecord(std::string_view folder, std::string_view type,
     }
     simdjson::dom::parser parser;
     const simdjson::padded_string text(readVector(file));
-    for (const element json : parser.parse(text).get_array().value()) {
+    const array records = parser.parse(text).get_array().value();
+    for (const element json : records) {
       const Record record = makeRecord(file.filename().string(), json);
       if (record.type == type) {
         SCOPED_TRACE(record.name);

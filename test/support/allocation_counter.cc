@@ -56,12 +56,18 @@ AllocationCount allocations() {
 
 }  // namespace idempotency
 
-// The array and nothrow forms of the library call these.
+// All forms, since a sanitizer's runtime replaces those that are left out by its own.
 void* operator new(size_t size) {
   return idempotency::allocateOrThrow(size, alignof(std::max_align_t));
 }
 void* operator new(size_t size, std::align_val_t alignment) {
   return idempotency::allocateOrThrow(size, static_cast<size_t>(alignment));
+}
+void* operator new(size_t size, const std::nothrow_t&) noexcept {
+  return idempotency::allocate(size, alignof(std::max_align_t));
+}
+void* operator new(size_t size, std::align_val_t alignment, const std::nothrow_t&) noexcept {
+  return idempotency::allocate(size, static_cast<size_t>(alignment));
 }
 void operator delete(void* memory) noexcept {
   idempotency::release(memory);
@@ -73,5 +79,41 @@ void operator delete(void* memory, std::align_val_t) noexcept {
   idempotency::release(memory);
 }
 void operator delete(void* memory, size_t, std::align_val_t) noexcept {
+  idempotency::release(memory);
+}
+void operator delete(void* memory, const std::nothrow_t&) noexcept {
+  idempotency::release(memory);
+}
+void operator delete(void* memory, std::align_val_t, const std::nothrow_t&) noexcept {
+  idempotency::release(memory);
+}
+void* operator new[](size_t size) {
+  return idempotency::allocateOrThrow(size, alignof(std::max_align_t));
+}
+void* operator new[](size_t size, std::align_val_t alignment) {
+  return idempotency::allocateOrThrow(size, static_cast<size_t>(alignment));
+}
+void* operator new[](size_t size, const std::nothrow_t&) noexcept {
+  return idempotency::allocate(size, alignof(std::max_align_t));
+}
+void* operator new[](size_t size, std::align_val_t alignment, const std::nothrow_t&) noexcept {
+  return idempotency::allocate(size, static_cast<size_t>(alignment));
+}
+void operator delete[](void* memory) noexcept {
+  idempotency::release(memory);
+}
+void operator delete[](void* memory, size_t) noexcept {
+  idempotency::release(memory);
+}
+void operator delete[](void* memory, std::align_val_t) noexcept {
+  idempotency::release(memory);
+}
+void operator delete[](void* memory, size_t, std::align_val_t) noexcept {
+  idempotency::release(memory);
+}
+void operator delete[](void* memory, const std::nothrow_t&) noexcept {
+  idempotency::release(memory);
+}
+void operator delete[](void* memory, std::align_val_t, const std::nothrow_t&) noexcept {
   idempotency::release(memory);
 }
