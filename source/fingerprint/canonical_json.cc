@@ -57,7 +57,7 @@ JsonRejection CanonicalJson::readWith(std::span<const std::string_view> body,
   prepare(*size);
   copyBody(body);
   TextRewriter text(text_, *size);
-  JsonReader reader(text, *index_);
+  JsonReader reader(text, *index_, rule_);
   if (pointers != nullptr) {
     reader.usePointers(*pointers, use, selected_);
   }

@@ -13,6 +13,7 @@
 #include "source/fingerprint/json_reader.h"
 #include "source/fingerprint/json_rejection.h"
 #include "source/fingerprint/member_index.h"
+#include "source/fingerprint/number.h"
 #include "source/fingerprint/text_rewriter.h"
 
 namespace idempotency {
@@ -32,7 +33,7 @@ class CanonicalJson {
 public:
   static constexpr size_t InlineSize = 4096;
 
-  CanonicalJson() = default;
+  explicit CanonicalJson(NumberRule rule = NumberRule::Exact) : rule_(rule) {}
   CanonicalJson(const CanonicalJson&) = delete;
   CanonicalJson& operator=(const CanonicalJson&) = delete;
 
@@ -59,6 +60,7 @@ private:
   void prepare(size_t size);
   void copyBody(std::span<const std::string_view> body);
 
+  const NumberRule rule_;
   std::unique_ptr<uint32_t[]> allocated_;
   char* text_ = nullptr;
   std::optional<MemberIndex> index_;

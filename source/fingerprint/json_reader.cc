@@ -5,7 +5,6 @@
 
 #include "source/fingerprint/json_escape.h"
 #include "source/fingerprint/json_marks.h"
-#include "source/fingerprint/number.h"
 #include "source/fingerprint/utf8.h"
 
 namespace idempotency {
@@ -163,7 +162,7 @@ bool JsonReader::number() {
     return true;
   }
   std::array<char, MaxCanonicalNumber> canonical;
-  const size_t canonical_size = canonicalNumber({begin, size}, canonical.data());
+  const size_t canonical_size = canonicalNumber({begin, size}, rule_, canonical.data());
   if (canonical_size == 0) {
     return fail(JsonRejection::InexactNumber);
   }

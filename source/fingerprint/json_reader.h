@@ -7,6 +7,7 @@
 #include "source/fingerprint/json_pointer_set.h"
 #include "source/fingerprint/json_rejection.h"
 #include "source/fingerprint/member_index.h"
+#include "source/fingerprint/number.h"
 #include "source/fingerprint/text_rewriter.h"
 
 namespace idempotency {
@@ -30,7 +31,8 @@ enum class PointerUse : uint8_t {
 // is bounded by MaxJsonDepth.
 class JsonReader {
 public:
-  JsonReader(TextRewriter& text, MemberIndex& index) : text_(text), index_(index) {}
+  JsonReader(TextRewriter& text, MemberIndex& index, NumberRule rule)
+      : text_(text), index_(index), rule_(rule) {}
 
   // `found` gets one span per pointer in the set's order (Select only).
   void usePointers(const JsonPointerSet& pointers, PointerUse use, std::span<JsonSpan> found);
@@ -70,6 +72,7 @@ private:
 
   TextRewriter& text_;
   MemberIndex& index_;
+  const NumberRule rule_;
   const JsonPointerSet* pointers_ = nullptr;
   PointerUse use_ = PointerUse::Select;
   std::span<JsonSpan> found_;

@@ -71,7 +71,8 @@ const char* JsonWriter::writeNumber(const char* p) {
     ++size;
   }
   std::array<char, MaxCanonicalNumber> canonical;
-  const size_t canonical_size = canonicalNumber({text.data(), size}, canonical.data());
+  const size_t canonical_size =
+      canonicalNumber({text.data(), size}, NumberRule::Rounded, canonical.data());
   for (size_t i = 0; i < canonical_size; ++i) {
     put(canonical[i]);
   }

@@ -202,6 +202,17 @@ std::optional<double> toDouble(const Decimal& decimal) {
   return value;
 }
 
+// Whether the shortest digits of the nearest double are these, as it is known without looking.
+bool isSafe(const Decimal& decimal) {
+  return decimal.count == 0 ||
+         (decimal.count <= SafeDigits && std::abs(decimal.point) <= SafePoint);
+}
+
+bool isShortest(const Decimal& decimal) {
+  const std::optional<double> value = toDouble(decimal);
+  return value.has_value() && sameDecimal(decimal, shortestDecimal(*value));
+}
+
 }  // namespace
 
 size_t canonicalNumber(double value, char* out) {
@@ -211,20 +222,15 @@ size_t canonicalNumber(double value, char* out) {
   return layOut(value == 0 ? Decimal() : shortestDecimal(value), out);
 }
 
-size_t canonicalNumber(std::string_view json_number, char* out) {
+size_t canonicalNumber(std::string_view json_number, NumberRule rule, char* out) {
   const std::optional<Decimal> decimal = readDecimal(json_number);
-  if (!decimal.has_value()) {
-    return 0;
+  if (decimal.has_value() && (isSafe(*decimal) || isShortest(*decimal))) {
+    return layOut(*decimal, out);
   }
-  const bool safe = decimal->count == 0 ||
-                    (decimal->count <= SafeDigits && std::abs(decimal->point) <= SafePoint);
-  if (!safe) {
-    const std::optional<double> value = toDouble(*decimal);
-    if (!value.has_value() || !sameDecimal(*decimal, shortestDecimal(*value))) {
-      return 0;
-    }
-  }
-  return layOut(*decimal, out);
+  double value = 0;
+  const auto [end, error] =
+      std::from_chars(json_number.data(), json_number.data() + json_number.size(), value);
+  return rule == NumberRule::Rounded && error == std::errc() ? canonicalNumber(value, out) : 0;
 }
 
 NumberScan scanNumber(const char* p) {

@@ -25,8 +25,8 @@ inline std::string written(const CanonicalJson& json, JsonSpan value) {
 }
 
 // A text in canonical form; if it is rejected, "rejected: " and why.
-inline std::string canonicalize(std::string_view text) {
-  CanonicalJson json;
+inline std::string canonicalize(std::string_view text, NumberRule rule = NumberRule::Exact) {
+  CanonicalJson json(rule);
   const JsonRejection rejection = json.read({&text, 1});
   if (rejection != JsonRejection::None) {
     return "rejected: " + std::string(describe(rejection));
