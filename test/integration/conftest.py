@@ -7,6 +7,7 @@ envoy(config, version)     an Envoy with the module, as often as needed
 config                     the quickstart's configuration, on free ports, towards `upstream`
 """
 
+import os
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -18,6 +19,9 @@ from harness.postgres import Postgres
 from harness.process import Workspace
 from harness.toxiproxy import Toxiproxy
 from harness.upstream import Upstream
+
+# The tests talk to this machine alone, whatever proxy the environment names.
+os.environ["no_proxy"] = os.environ["NO_PROXY"] = "*"
 
 _workspaces: list[Workspace] = []
 

@@ -1,0 +1,52 @@
+"""A tiny payment service: every POST that reaches it is a payment made. Standard library only.
+
+upstream.py PORT    0 lets the system choose; the first line it prints tells the port
+"""
+
+import itertools
+import json
+import sys
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+_payments = itertools.count(1)
+
+
+class Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True
+
+    def do_GET(self) -> None:
+        self._answer(200, {"hello": self.path})
+
+    def do_POST(self) -> None:
+        body = self.rfile.read(int(self.headers.get("content-length") or 0))
+        number = next(_payments)
+        key = self.headers.get("idempotency-key", "none")
+        print(f"upstream: executed #{number} {self.command} {self.path} key={key}", flush=True)
+        self._answer(201, {"payment": number, "request": body.decode(errors="replace")})
+
+    do_PATCH = do_POST
+
+    def _answer(self, status: int, value: dict) -> None:
+        body = json.dumps(value).encode() + b"\n"
+        self.send_response(status)
+        self.send_header("content-type", "application/json")
+        self.send_header("content-length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_) -> None:
+        pass  # One line for each execution is enough.
+
+
+def main() -> None:
+    server = ThreadingHTTPServer(("127.0.0.1", int(sys.argv[1])), Handler)
+    print(server.server_address[1], flush=True)
+    try:
+        server.serve_forever()
+    except KeyboardInterrupt:
+        pass
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,115 @@
+"""`examples/quickstart/run` as a new user meets it."""
+
+import os
+import re
+import signal
+import socket
+import subprocess
+
+import pytest
+from harness.clients import post
+from harness.guard import started_at
+from harness.paths import DEFAULT_ENVOY, ENVOY_VERSIONS, EXAMPLES
+from harness.ports import free_port
+from harness.process import Process
+from harness.wait import wait_for
+
+RUN = EXAMPLES / "quickstart" / "run"
+
+
+def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([RUN, *arguments], capture_output=True, text=True, timeout=110)
+
+
+def ports() -> tuple[str, ...]:
+    return "--port", str(free_port()), "--admin-port", str(free_port())
+
+
+@pytest.mark.parametrize("version", ENVOY_VERSIONS)
+def test_the_demonstration_goes_well_with_every_envoy(version):
+    result = run("--once", *ports(), "--envoy", version)
+    assert result.returncode == 0, result.stdout + result.stderr
+    assert "went well" in result.stdout
+    assert f"Envoy {version} has loaded the module" in result.stdout
+
+
+def test_the_demonstration_works_with_a_service_of_ones_own(upstream):
+    result = run("--once", *ports(), "--upstream", f"127.0.0.1:{upstream.port}")
+    assert result.returncode == 0, result.stdout + result.stderr
+    assert [entry["path"] for entry in upstream.executions()] == ["/payments", "/other"]
+
+
+def test_the_demonstration_fails_when_the_service_is_not_there():
+    result = run("--once", *ports(), "--upstream", f"127.0.0.1:{free_port()}")
+    assert result.returncode == 1
+    assert "FAILED  the upstream answered" in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--prot", "1"], "unknown option '--prot'"),
+        (["--port"], "--port needs a value"),
+        (["--port", "http"], "--port needs a port from 1 to 65535, not 'http'"),
+        (["--admin-port", "65536"], "--admin-port needs a port from 1 to 65535"),
+        (["--port", "9901"], "--port and --admin-port must differ"),
+        (["--upstream", "localhost"], "--upstream needs HOST:PORT"),
+        (["--store", "mysql"], "--store needs sqlite:PATH or a PostgreSQL conninfo"),
+        (["--store", "sqlite:"], "--store needs sqlite:PATH or a PostgreSQL conninfo"),
+        (["--envoy", "1.38.0"], f"choose from: {' '.join(ENVOY_VERSIONS)}"),
+    ],
+)
+def test_bad_options_are_refused(arguments, message):
+    result = run(*arguments)
+    assert result.returncode == 2
+    assert message in result.stderr
+
+
+def test_help_names_every_option():
+    result = run("--help")
+    assert result.returncode == 0
+    for option in ("--once", "--port", "--admin-port", "--upstream", "--store", "--envoy"):
+        assert option in result.stdout
+
+
+@pytest.mark.parametrize("option", ["--port", "--admin-port"])
+def test_a_port_in_use_is_said_so(option):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        other = "--admin-port" if option == "--port" else "--port"
+        result = run("--once", option, port, other, str(free_port()))
+    assert result.returncode == 1
+    assert f"port {port} is in use; choose another with {option}" in result.stderr
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_it_serves_until_ctrl_c_and_leaves_nothing_behind(workspace, number):
+    port, admin = free_port(), free_port()
+    folder = workspace.new_folder("quickstart")
+    process = Process(
+        workspace,
+        "quickstart",
+        # A shell without job control has its children ignore SIGINT; a terminal does not.
+        ["setsid", "--wait", RUN, "--port", str(port), "--admin-port", str(admin)],
+        folder / "log",
+        env={"TMPDIR": str(folder)},
+    )
+    wait_for(lambda: "Ctrl-C ends it all" in process.output(), process.tail, deadline=100)
+    assert f"Envoy {DEFAULT_ENVOY} with libidempotency.so: http://127.0.0.1:{port}" in process.output()
+    answer = post(f"http://127.0.0.1:{port}/payments", key='"8e03978e-40d5-43dd-bc93-6894a57f9324"')
+    assert answer.status_code == 201
+    wait_for(lambda: re.search(r"executed #1 POST /payments key=\"8e0", process.output()), process.tail)
+    (script,) = _children(process.pid)
+    servers = _children(script)
+    assert len(servers) >= 2
+    os.kill(script, number)
+    if number != signal.SIGKILL:
+        assert process.wait() == 0
+        # Not a file, but the log of this test and what it is in.
+        assert [path.name for path in folder.iterdir()] == ["log"]
+    wait_for(lambda: not any(map(started_at, servers)), "servers end with the script")
+
+
+def _children(pid: int) -> list[int]:
+    with open(f"/proc/{pid}/task/{pid}/children", encoding="ascii") as file:
+        return [int(word) for word in file.read().split()]

@@ -1,0 +1,10 @@
+# For the scripts of this repository: source it from the repository's root.
+# shellcheck shell=bash
+
+# The comment at the top of a script, up to the first empty line, is its help text.
+print_usage() { sed -n '2,/^$/s/^# \{0,1\}//p' "$1"; }
+
+# The module as users run it, optimised, at a path that no other build touches.
+# shellcheck disable=SC2034
+MODULE_FOLDER=.cache/bazel-opt/bin/source
+build_module() { bazel build --config=opt --symlink_prefix=.cache/bazel-opt/ //source:libidempotency.so; }
