@@ -7,4 +7,7 @@ print_usage() { sed -n '2,/^$/s/^# \{0,1\}//p' "$1"; }
 # The module as users run it, optimised, at a path that no other build touches.
 # shellcheck disable=SC2034
 MODULE_FOLDER=.cache/bazel-opt/bin/source
-build_module() { bazel build --config=opt --symlink_prefix=.cache/bazel-opt/ //source:libidempotency.so; }
+# More targets may be named, for tests.
+build_module() {
+  bazel build --config=opt --symlink_prefix=.cache/bazel-opt/ //source:libidempotency.so "$@"
+}

@@ -113,14 +113,15 @@ public:
     }
   }
 
-  // Runs a hook. If it throws, the answer is `refusal`; after that no hook runs any more, but for
-  // the one that `always` runs. Envoy may destroy the stream while the hook runs; the filter and
-  // this holder are deleted when the outermost hook returns: the caller touches neither after
-  // run().
+  // Runs a hook. If it throws, the answer is `refusal`; after that no hook runs any more but
+  // onStreamComplete, and the answer is `once_failed`. Envoy may destroy the stream while the hook
+  // runs; the filter and this holder are deleted when the outermost hook returns: the caller
+  // touches neither after run().
   template <class Result, class Work>
-  Result run(const char* hook, OnThrow on_throw, Result refusal, Work&& work) noexcept {
+  Result run(const char* hook, OnThrow on_throw, Result refusal, Result once_failed,
+             Work&& work) noexcept {
     ++depth_;
-    Result result = refusal;
+    Result result = once_failed;
     if (!failed_) {
       result = guarded([&] { return work(*filter_); },
                        [&](const char* what) {
@@ -202,16 +203,24 @@ std::span<const raw::Bytes> chunks(const raw::Bytes* first, size_t count) {
   return {first, first == nullptr ? 0 : count};
 }
 
-// A hook of a stream that answers with an action.
+// A request hook: a request whose filter failed never goes on.
 template <class Action, class Work>
-Action act(raw::FilterPtr filter, const char* hook, Action refusal, Work&& work) noexcept {
-  return streamHolder(filter).run(hook, OnThrow::Refuse, refusal, std::forward<Work>(work));
+Action onRequest(raw::FilterPtr filter, const char* hook, Action stop, Work&& work) noexcept {
+  return streamHolder(filter).run(hook, OnThrow::Refuse, stop, stop, std::forward<Work>(work));
+}
+
+// A response hook. Our refusal never passes it; what passes after a failure is somebody else's
+// local reply, and must not be held for ever.
+template <class Action, class Work>
+Action onResponse(raw::FilterPtr filter, const char* hook, Action stop, Work&& work) noexcept {
+  return streamHolder(filter).run(hook, OnThrow::Refuse, stop, Action::Continue,
+                                  std::forward<Work>(work));
 }
 
 // A hook of a stream that answers nothing.
 template <class Work>
 void tell(raw::FilterPtr filter, const char* hook, Work&& work) noexcept {
-  streamHolder(filter).run(hook, OnThrow::Refuse, false, [&](Filter& f) {
+  streamHolder(filter).run(hook, OnThrow::Refuse, false, false, [&](Filter& f) {
     work(f);
     return true;
   });
@@ -266,42 +275,42 @@ FilterPtr envoy_dynamic_module_on_http_filter_new(ModuleConfigPtr module_config,
 
 HeadersAction envoy_dynamic_module_on_http_filter_request_headers(StreamPtr, FilterPtr filter,
                                                                   bool end) {
-  return act(filter, "request_headers", HeadersAction::StopIteration,
-             [&](Filter& f) { return f.onRequestHeaders(end); });
+  return onRequest(filter, "request_headers", HeadersAction::StopIteration,
+                   [&](Filter& f) { return f.onRequestHeaders(end); });
 }
 
 BodyAction envoy_dynamic_module_on_http_filter_request_body(StreamPtr, FilterPtr filter, bool end) {
-  return act(filter, "request_body", BodyAction::StopIterationNoBuffer,
-             [&](Filter& f) { return f.onRequestBody(end); });
+  return onRequest(filter, "request_body", BodyAction::StopIterationNoBuffer,
+                   [&](Filter& f) { return f.onRequestBody(end); });
 }
 
 TrailersAction envoy_dynamic_module_on_http_filter_request_trailers(StreamPtr, FilterPtr filter) {
-  return act(filter, "request_trailers", TrailersAction::StopIteration,
-             [&](Filter& f) { return f.onRequestTrailers(); });
+  return onRequest(filter, "request_trailers", TrailersAction::StopIteration,
+                   [&](Filter& f) { return f.onRequestTrailers(); });
 }
 
 HeadersAction envoy_dynamic_module_on_http_filter_response_headers(StreamPtr, FilterPtr filter,
                                                                    bool end) {
-  return act(filter, "response_headers", HeadersAction::StopIteration,
-             [&](Filter& f) { return f.onResponseHeaders(end); });
+  return onResponse(filter, "response_headers", HeadersAction::StopIteration,
+                    [&](Filter& f) { return f.onResponseHeaders(end); });
 }
 
 BodyAction envoy_dynamic_module_on_http_filter_response_body(StreamPtr, FilterPtr filter,
                                                              bool end) {
-  return act(filter, "response_body", BodyAction::StopIterationNoBuffer,
-             [&](Filter& f) { return f.onResponseBody(end); });
+  return onResponse(filter, "response_body", BodyAction::StopIterationNoBuffer,
+                    [&](Filter& f) { return f.onResponseBody(end); });
 }
 
 TrailersAction envoy_dynamic_module_on_http_filter_response_trailers(StreamPtr, FilterPtr filter) {
-  return act(filter, "response_trailers", TrailersAction::StopIteration,
-             [&](Filter& f) { return f.onResponseTrailers(); });
+  return onResponse(filter, "response_trailers", TrailersAction::StopIteration,
+                    [&](Filter& f) { return f.onResponseTrailers(); });
 }
 
 LocalReplyAction envoy_dynamic_module_on_http_filter_local_reply(StreamPtr, FilterPtr filter,
                                                                  uint32_t code, Bytes details,
                                                                  bool reset_imminent) {
   return streamHolder(filter).run(
-      "local_reply", OnThrow::Note, LocalReplyAction::Continue,
+      "local_reply", OnThrow::Note, LocalReplyAction::Continue, LocalReplyAction::Continue,
       [&](Filter& f) { return f.onLocalReply(code, toView(details), reset_imminent); });
 }
 

@@ -14,7 +14,7 @@ namespace idempotency {
 // made, so workers share it without locks.
 class ModuleConfig : public envoy::FilterConfig {
 public:
-  ModuleConfig(envoy::ConfigHandle handle, FilterConfig config, Stats stats);
+  ModuleConfig(envoy::ConfigHandle handle, idempotency::FilterConfig config, Stats stats);
 
   // envoy::FilterConfig
   std::unique_ptr<envoy::Filter> createFilter(envoy::Stream stream) override;

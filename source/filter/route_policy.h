@@ -25,7 +25,7 @@ SharedPolicy makePolicy(const FilterConfig& filter, const RouteConfig* route);
 // by one entry per filter config, so by one per listener update that this route outlives.)
 class RoutePolicy : public envoy::RouteConfig {
 public:
-  explicit RoutePolicy(RouteConfig config) : config_(std::move(config)) {}
+  explicit RoutePolicy(idempotency::RouteConfig config) : config_(std::move(config)) {}
   ~RoutePolicy() override;
 
   // `filter_id` is the filter config's own: never used again in this process, unlike its address.
@@ -40,7 +40,7 @@ private:
   };
   const Entry* find(uint64_t filter_id) const;
 
-  const RouteConfig config_;
+  const idempotency::RouteConfig config_;
   mutable std::mutex append_mutex_;
   mutable std::atomic<const Entry*> head_{nullptr};  // Written under append_mutex_, read without.
 };

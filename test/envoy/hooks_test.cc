@@ -243,6 +243,8 @@ TEST_F(HooksTest, ThrowInLocalReplyOrCompletionIsCountedAndSendsNothing) {
     stream.requestHeaders(Post, true);
     EXPECT_EQ(stream.localReply(504, "response_timeout"), LocalReplyAction::Continue);
     EXPECT_FALSE(stream.reply.has_value());
+    EXPECT_EQ(stream.responseHeaders(Ok, true), HeadersAction::Continue)
+        << "the reply of others would hang";
   }
   EXPECT_EQ(config().counter("hook_exception"), 2u);
 }

@@ -64,6 +64,7 @@ private:
   ProbeConfig& config_;
   std::string probe_;
   std::string lines_;
+  bool held_ = false;
   std::thread helper_;
 };
 
@@ -239,7 +240,7 @@ HeadersAction ProbeFilter::requestFacts() {
   say(fmt::format("request id {}", s.text(Attribute::RequestId).value_or("").size()));
   say(fmt::format("source {}", s.text(Attribute::SourceAddress).value_or("").starts_with("127.")));
   say(fmt::format("connection {}", s.number(Attribute::ConnectionId).has_value()));
-  say(fmt::format("mtls {}", s.flag(Attribute::ConnectionMtls).value_or(true)));
+  say(fmt::format("mtls known {}", s.flag(Attribute::ConnectionMtls).has_value()));
   say(fmt::format("peer {}", text(s.text(Attribute::PeerUriSan))));
   say(fmt::format("route name {}", text(s.text(Attribute::RouteName))));
   say(fmt::format("attempts {}", s.number(Attribute::UpstreamAttemptCount).value_or(77)));
@@ -258,8 +259,9 @@ HeadersAction ProbeFilter::requestFacts() {
                   s.metadataFlag(MetadataSource::Dynamic, "probe", "flag").value_or(false),
                   text(s.metadata(MetadataSource::Route, "probe", "text"))));
   say(fmt::format("route metadata {}", text(s.metadata(MetadataSource::Route, "given", "text"))));
-  say(fmt::format("state {} {} {}", text(s.filterState("probe")), s.setFilterState("probe", "kept"),
-                  text(s.filterState("probe"))));
+  say(fmt::format("state before {}", text(s.filterState("probe"))));
+  say(fmt::format("state set {}", s.setFilterState("probe", "kept")));
+  say(fmt::format("state after {}", text(s.filterState("probe"))));
   s.addCustomFlag("PROBE");
   s.setSpanTag("probe", "tag");
   const uint64_t limit = s.bufferLimit();
@@ -274,6 +276,7 @@ HeadersAction ProbeFilter::requestFacts() {
 }
 
 HeadersAction ProbeFilter::startHeld() {
+  held_ = true;
   helper_ = std::thread([this, own = mailbox()] {
     own->post([this] {
       throwIf("scheduled");
@@ -281,7 +284,7 @@ HeadersAction ProbeFilter::startHeld() {
         say("answered by a task");
         reply();
       } else {
-        stream().requestHeaders().set("x-held", "yes");
+        held_ = false;
         stream().continueRequest();
       }
     });
@@ -364,10 +367,8 @@ BodyAction ProbeFilter::onRequestBody(bool end) {
     const Body body = stream().received(Direction::Request);
     body.append("!");
   }
-  if (asked("held") || asked("held-reply")) {
-    return BodyAction::StopIterationAndBuffer;
-  }
-  return BodyAction::Continue;
+  // Continue would let the held request go.
+  return held_ ? BodyAction::StopIterationAndBuffer : BodyAction::Continue;
 }
 
 TrailersAction ProbeFilter::onRequestTrailers() {
