@@ -1,6 +1,7 @@
 #include "source/filter/stream_filter.h"
 
 #include <fmt/format.h>
+#include <algorithm>
 #include <string>
 #include <variant>
 #include <vector>
@@ -39,6 +40,11 @@ std::vector<envoy::Field> toFields(const FieldList& list) {
   return fields;
 }
 
+bool isCoveredByDefault(std::string_view method) {
+  static const std::vector<std::string> methods = Policy().methods;
+  return std::find(methods.begin(), methods.end(), method) != methods.end();
+}
+
 template <class... Cases>
 struct Overloaded : Cases... {
   using Cases::operator()...;
@@ -72,7 +78,7 @@ envoy::HeadersAction StreamFilter::onRequestHeaders(bool /*end*/) {
 RequestFacts StreamFilter::requestFacts(const Policy& policy) const {
   RequestFacts facts;
   facts.method = stream().requestHeaders().get(":method").value_or("");
-  if (policy.enforcement == Enforcement::Off || !policy.covers(facts.method)) {
+  if (!policy.covers(facts.method)) {
     return facts;  // Nothing else counts, so nothing else is parsed.
   }
   const std::vector<std::string_view> lines = keyLines(stream().requestHeaders());
@@ -86,7 +92,7 @@ RequestFacts StreamFilter::requestFacts(const Policy& policy) const {
 
 envoy::HeadersAction StreamFilter::pass(std::string_view method, PassReason reason) {
   // A method that would be covered by default, on a route that enforces nothing: worth knowing.
-  if (reason == PassReason::Uncovered && Policy().covers(method)) {
+  if (reason == PassReason::Uncovered && isCoveredByDefault(method)) {
     const auto route = stream().text(envoy::Attribute::RouteName).value_or("");
     stream().increment(config_.stats().unprotected, {route.empty() ? "unnamed" : route});
   }

@@ -1,0 +1,221 @@
+// The module as Envoy sees it, in a fake Envoy: configs, routes, refusals, what passes.
+#include <memory>
+#include <string>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+#include "test/support/fake_envoy.h"
+
+namespace idempotency {
+namespace {
+
+using envoy::raw::Attribute;
+using envoy::raw::HeadersAction;
+using envoy::raw::LogLevel;
+using ::testing::Contains;
+using ::testing::HasSubstr;
+using ::testing::Pair;
+
+constexpr char FilterJson[] = R"({
+  "store": {"sqlite": {"path": "/tmp/never-opened.db"}},
+  "tenant": {"sources": [{"header": "x-tenant-id"}]}
+})";
+
+class FilterTest : public ::testing::Test {
+protected:
+  FilterTest() { fake::resetProcess(); }
+
+  fake::Config& config() {
+    if (config_ == nullptr) {
+      config_ = std::make_unique<fake::Config>("idempotency", FilterJson);
+      EXPECT_TRUE(config_->loaded());
+    }
+    return *config_;
+  }
+
+  // A request with a good key and tenant, with these headers in place of the usual ones; empty
+  // takes one out.
+  static fake::FieldList request(const fake::FieldList& changes = {}) {
+    fake::FieldList headers = {{":method", "POST"},
+                               {":path", "/payments"},
+                               {"x-tenant-id", "acme"},
+                               {"idempotency-key", "\"0123456789abcdef\""}};
+    for (const auto& [name, value] : changes) {
+      std::erase_if(headers, [&name = name](const auto& field) { return field.first == name; });
+      if (!value.empty()) {
+        headers.emplace_back(name, value);
+      }
+    }
+    return headers;
+  }
+
+  const fake::Route required_{"idempotency",
+                              R"({"policy": {"enforcement": "REQUIRED", "operation": "pay"}})"};
+
+private:
+  std::unique_ptr<fake::Config> config_;
+};
+
+TEST_F(FilterTest, RequestOnAProtectedRouteWithAGoodKeyPasses) {
+  fake::Stream stream(config(), &required_);
+  EXPECT_EQ(stream.requestHeaders(request(), true), HeadersAction::Continue);
+  EXPECT_FALSE(stream.reply.has_value());
+  EXPECT_EQ(config().counter("covered"), 1u);
+  EXPECT_EQ(stream.metadata["envoy-idempotency:outcome"], "unclaimed");
+}
+
+TEST_F(FilterTest, RouteWithoutConfigPassesUntouchedAndIsCountedByItsName) {
+  for (const char* name : {"orders", ""}) {
+    fake::Stream stream(config());
+    stream.texts[Attribute::RouteName] = name;
+    // Neither key nor tenant are looked at.
+    EXPECT_EQ(stream.requestHeaders({{":method", "POST"}, {"idempotency-key", "bad"}}, true),
+              HeadersAction::Continue);
+    EXPECT_TRUE(stream.metadata.empty());
+  }
+  EXPECT_EQ(config().counter("unprotected.route.orders"), 1u);
+  EXPECT_EQ(config().counter("unprotected.route.unnamed"), 1u);
+  EXPECT_EQ(config().counter("covered"), 0u);
+}
+
+TEST_F(FilterTest, OtherMethodsNeedNoKeyAndAreNotCounted) {
+  for (const char* method : {"GET", "PUT", "DELETE"}) {
+    fake::Stream stream(config(), &required_);
+    EXPECT_EQ(stream.requestHeaders({{":method", method}}, true), HeadersAction::Continue);
+  }
+  EXPECT_EQ(config().counter("covered"), 0u);
+  EXPECT_EQ(config().counter("unprotected.route.unnamed"), 0u);
+}
+
+struct RefusalCase {
+  const char* name;
+  fake::FieldList changes;
+  uint32_t status;
+  const char* code;
+  const char* counter;
+};
+
+class RefusalTest : public FilterTest, public ::testing::WithParamInterface<RefusalCase> {};
+
+TEST_P(RefusalTest, IsAnsweredCountedAndNeverPassed) {
+  fake::Stream stream(config(), &required_);
+  EXPECT_EQ(stream.requestHeaders(request(GetParam().changes), true), HeadersAction::StopIteration);
+  ASSERT_TRUE(stream.reply.has_value());
+  EXPECT_EQ(stream.reply->code, GetParam().status);
+  EXPECT_EQ(stream.reply->details, GetParam().code);
+  EXPECT_THAT(stream.reply->headers, Contains(Pair("content-type", "application/problem+json")));
+  EXPECT_THAT(stream.reply->body, HasSubstr(GetParam().code));
+  EXPECT_EQ(stream.metadata["envoy-idempotency:outcome"], GetParam().code);
+  EXPECT_EQ(config().counter(GetParam().counter), 1u);
+  EXPECT_EQ(config().counter("covered"), 0u);
+}
+
+INSTANTIATE_TEST_SUITE_P(Rows, RefusalTest,
+                         ::testing::Values(RefusalCase{"NoKey",
+                                                       {{"idempotency-key", ""}},
+                                                       400,
+                                                       "idempotency_key_missing",
+                                                       "key_missing"},
+                                           RefusalCase{"BareKey",
+                                                       {{"idempotency-key", "0123456789abcdef"}},
+                                                       400,
+                                                       "idempotency_key_invalid",
+                                                       "key_invalid"},
+                                           RefusalCase{"ShortKey",
+                                                       {{"idempotency-key", "\"short\""}},
+                                                       400,
+                                                       "idempotency_key_invalid",
+                                                       "key_invalid"},
+                                           RefusalCase{"NoTenant",
+                                                       {{"x-tenant-id", ""}},
+                                                       403,
+                                                       "idempotency_tenant_missing",
+                                                       "tenant_missing"}),
+                         [](const auto& info) { return info.param.name; });
+
+TEST_F(FilterTest, TwoKeyLinesAreRefused) {
+  fake::FieldList headers = request();
+  headers.emplace_back("idempotency-key", "\"0123456789abcdef\"");
+  fake::Stream stream(config(), &required_);
+  stream.requestHeaders(headers, true);
+  ASSERT_TRUE(stream.reply.has_value());
+  EXPECT_EQ(stream.reply->details, "idempotency_key_invalid");
+}
+
+TEST_F(FilterTest, GrpcRequestIsRefusedWithAGrpcStatus) {
+  fake::Stream stream(config(), &required_);
+  stream.requestHeaders(
+      request({{"idempotency-key", ""}, {"content-type", "application/grpc+proto"}}), false);
+  ASSERT_TRUE(stream.reply.has_value());
+  EXPECT_THAT(stream.reply->headers, Contains(Pair("grpc-status", ::testing::Ne("0"))));
+}
+
+TEST_F(FilterTest, RouteThatContradictsTheFilterRefusesItsRequests) {
+  fake::Config config("idempotency", R"({
+    "store": {"sqlite": {"path": "/tmp/never-opened.db"}},
+    "tenant": {"sources": [{"fixed": ""}]},
+    "policy": {"max_key_length": 20}
+  })");
+  ASSERT_TRUE(config.loaded());
+  const fake::Route route("idempotency",
+                          R"({"policy": {"enforcement": "REQUIRED", "min_key_length": 30}})");
+  ASSERT_TRUE(route.loaded()) << "fine by itself";
+  fake::Stream stream(config, &route);
+  EXPECT_EQ(stream.requestHeaders(request(), true), HeadersAction::StopIteration);
+  ASSERT_TRUE(stream.reply.has_value());
+  EXPECT_EQ(stream.reply->code, 500u);
+  EXPECT_EQ(config.counter("config_invalid"), 1u);
+  EXPECT_TRUE(fake::process().logged(LogLevel::Error, "min_key_length"));
+}
+
+TEST_F(FilterTest, PolicyOfTheFilterHoldsWhereTheRouteSaysNothing) {
+  fake::Config config("idempotency", R"({
+    "store": {"sqlite": {"path": "/tmp/never-opened.db"}},
+    "tenant": {"sources": [{"fixed": ""}]},
+    "policy": {"enforcement": "REQUIRED"}
+  })");
+  fake::Stream without_route(config);
+  without_route.requestHeaders({{":method", "POST"}}, true);
+  ASSERT_TRUE(without_route.reply.has_value());
+  EXPECT_EQ(without_route.reply->details, "idempotency_key_missing");
+
+  const fake::Route off("idempotency", R"({"policy": {"enforcement": "OFF"}})");
+  fake::Stream with_route(config, &off);
+  EXPECT_EQ(with_route.requestHeaders({{":method", "POST"}}, true), HeadersAction::Continue);
+}
+
+struct BadConfig {
+  const char* name;
+  const char* json;
+  const char* field;
+};
+
+class BadFilterConfigTest : public FilterTest, public ::testing::WithParamInterface<BadConfig> {};
+
+TEST_P(BadFilterConfigTest, IsRefusedAndTheLogNamesTheField) {
+  EXPECT_FALSE(fake::Config("idempotency", GetParam().json).loaded());
+  EXPECT_TRUE(fake::process().logged(LogLevel::Error, GetParam().field));
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Rows, BadFilterConfigTest,
+    ::testing::Values(BadConfig{"NoJson", "{", "filter config refused"},
+                      BadConfig{"UnknownField", R"({"stroe": {}})", "stroe"},
+                      BadConfig{"NoStore", R"({"tenant": {"sources": [{"fixed": ""}]}})", "store"},
+                      BadConfig{"NoTenant", R"({"store": {"sqlite": {"path": "/x"}}})", "tenant"}),
+    [](const auto& info) { return info.param.name; });
+
+TEST_F(FilterTest, OtherFilterNamesAreRefused) {
+  EXPECT_FALSE(fake::Config("other", FilterJson).loaded());
+  EXPECT_TRUE(fake::process().logged(LogLevel::Error, "filter_name is \"other\""));
+  EXPECT_FALSE(fake::Route("other", "{}").loaded());
+}
+
+TEST_F(FilterTest, BadRouteConfigIsRefusedAndTheLogNamesTheField) {
+  EXPECT_FALSE(fake::Route("idempotency", R"({"policy": {"min_key_length": 0}})").loaded());
+  EXPECT_TRUE(fake::process().logged(LogLevel::Error, "policy.min_key_length"));
+}
+
+}  // namespace
+}  // namespace idempotency

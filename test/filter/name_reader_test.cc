@@ -1,0 +1,89 @@
+#include "source/filter/name_reader.h"
+
+#include <string>
+#include <vector>
+
+#include "gtest/gtest.h"
+
+#include "test/envoy/scripted_module.h"
+#include "test/support/fake_envoy.h"
+
+namespace idempotency {
+namespace {
+
+using envoy::Attribute;
+
+class NameReaderTest : public ::testing::Test {
+protected:
+  // Reads inside the request-headers hook, after `prepare` has set up the stream.
+  std::optional<std::string> read(const std::vector<NameSource>& sources, fake::FieldList headers,
+                                  const std::function<void(fake::Stream&)>& prepare = {}) {
+    fake::resetProcess();
+    test::script() = test::Script();
+    std::optional<std::string> name;
+    test::script().request_headers = [&](test::ScriptedFilter& filter, bool) {
+      name = readName(filter.stream(), sources);
+      return envoy::HeadersAction::Continue;
+    };
+    fake::Config config("test", "");
+    fake::Stream stream(config);
+    if (prepare) {
+      prepare(stream);
+    }
+    stream.requestHeaders(std::move(headers), true);
+    return name;
+  }
+};
+
+const HeaderSource Tenant{"x-tenant"};
+
+TEST_F(NameReaderTest, HeaderGivesItsValue) {
+  EXPECT_EQ(read({Tenant}, {{"x-tenant", "acme"}}), "acme");
+}
+
+TEST_F(NameReaderTest, AbsentOrEmptyHeaderGivesNone) {
+  EXPECT_EQ(read({Tenant}, {}), std::nullopt);
+  EXPECT_EQ(read({Tenant}, {{"x-tenant", ""}}), std::nullopt);
+}
+
+TEST_F(NameReaderTest, TwoHeaderLinesGiveNoneEvenWithSourcesToFollow) {
+  EXPECT_EQ(read({Tenant, FixedSource{"other"}}, {{"x-tenant", "a"}, {"x-tenant", "b"}}),
+            std::nullopt);
+}
+
+TEST_F(NameReaderTest, FirstSourceThatHasANameWins) {
+  const std::vector<NameSource> sources = {Tenant, HeaderSource{"x-other"}, FixedSource{"last"}};
+  EXPECT_EQ(read(sources, {{"x-tenant", "1"}, {"x-other", "2"}}), "1");
+  EXPECT_EQ(read(sources, {{"x-other", "2"}}), "2");
+  EXPECT_EQ(read(sources, {}), "last");
+}
+
+TEST_F(NameReaderTest, FixedNameMayBeEmpty) {
+  EXPECT_EQ(read({FixedSource{""}}, {}), "");
+}
+
+TEST_F(NameReaderTest, MetadataIsReadFromDynamicMetadataOnly) {
+  const std::vector<NameSource> sources = {MetadataSource{"my.auth", "tenant"}};
+  EXPECT_EQ(
+      read(sources, {}, [](fake::Stream& s) { s.given_metadata["0:my.auth:tenant"] = "acme"; }),
+      "acme");
+  EXPECT_EQ(
+      read(sources, {}, [](fake::Stream& s) { s.given_metadata["1:my.auth:tenant"] = "acme"; }),
+      std::nullopt);
+}
+
+TEST_F(NameReaderTest, PeerCountsOnlyUnderMutualTls) {
+  const std::vector<NameSource> sources = {PeerUriSanSource{}};
+  const auto peer = [](bool mtls) {
+    return [mtls](fake::Stream& s) {
+      s.texts[Attribute::PeerUriSan] = "spiffe://example/ns/a";
+      s.flags[Attribute::ConnectionMtls] = mtls;
+    };
+  };
+  EXPECT_EQ(read(sources, {}, peer(true)), "spiffe://example/ns/a");
+  EXPECT_EQ(read(sources, {}, peer(false)), std::nullopt);
+  EXPECT_EQ(read(sources, {}), std::nullopt);
+}
+
+}  // namespace
+}  // namespace idempotency
