@@ -88,7 +88,7 @@ def test_a_route_without_config_has_none(server):
     assert "route none" in probe(server, "facts", path="/other").text.splitlines()
 
 
-@pytest.mark.parametrize("what, status", [("held", 200), ("held-reply", 299)])
+@pytest.mark.parametrize(("what", "status"), [("held", 200), ("held-reply", 299)])
 @pytest.mark.parametrize("body", [b"", b"x" * 100_000], ids=["empty", "body"])
 def test_a_held_request_goes_on_when_another_thread_says_so(server, upstream, what, status, body):
     for _ in range(20):
@@ -186,10 +186,13 @@ def test_metrics_count(server):
 
 
 @pytest.mark.parametrize(
-    "what, lines",
+    ("what", "lines"),
     [
         ("callout", ["start 0", "nowhere 2", "bare 1", "result 0", "status 200", "body side answer"]),
-        ("side-stream", ["start 0", "sent true", "trailers true", "status 200", "data side answer", "complete"]),
+        (
+            "side-stream",
+            ["start 0", "sent true", "trailers true", "status 200", "data side answer", "complete"],
+        ),
         ("side-reset", ["start 0", "reset 2", "sent false"]),
         ("config-callout", ["result 0 status 200 body side answer"]),
         ("config-stream", ["headers side answer complete"]),

@@ -66,6 +66,20 @@ def test_a_failed_case_is_counted_and_named(report, results, capsys):
     assert output.endswith("\n1 passed, 1 failed\n")
 
 
+def test_parameters_that_are_no_text_do_not_hide_results(report, results, folder, capsys):
+    results("unit", 0, targets={"//a:b": ("PASSED", GOOD), "//a:c": ("PASSED", GOOD)})
+    (folder / "a b.xml").write_bytes(GOOD.encode().replace(b"good", b"\x80 \x01 &#x2; &amp;"))
+    assert report.main(["unit"]) == 0
+    assert last_line(capsys) == "2 passed, 0 failed"
+
+
+def test_a_target_whose_results_cannot_be_read_is_a_failure(report, results, folder, capsys):
+    results("unit", 0, targets={"//a:b": ("PASSED", GOOD), "//a:c": ("PASSED", GOOD)})
+    (folder / "a b.xml").write_text("<testsuites>")
+    assert report.main(["unit"]) == 1
+    assert last_line(capsys) == "1 passed, 1 failed"
+
+
 def test_a_crash_without_a_failed_case_is_a_failure(report, results, capsys):
     results("unit", 3, targets={"//a:b": ("TIMEOUT", GOOD)})
     assert report.main(["unit"]) == 1
