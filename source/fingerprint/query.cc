@@ -43,7 +43,7 @@ std::string sortedQuery(std::string_view query) {
   std::stable_sort(parameters.begin(), parameters.end(), nameLess);
   std::string out;
   out.reserve(query.size());
-  for (const std::string_view parameter : parameters) {
+  for (const std::string_view& parameter : parameters) {
     if (&parameter != &parameters.front()) {
       out += '&';
     }
