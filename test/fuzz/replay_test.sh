@@ -19,9 +19,7 @@ expect() {
   "$broken" "$@" >"$work/out" 2>"$work/err"
   code=$?
   if [ "$want" = crash ]; then
-    if [ "$code" -eq 0 ] || [ "$code" -eq 2 ]; then
-        fail "$name: exit code $code, want a crash"
-    fi
+    case "$code" in 0 | 2) fail "$name: exit code $code, want a crash" ;; esac
   else
     [ "$code" -eq "$want" ] || fail "$name: exit code $code, want $want"
   fi
