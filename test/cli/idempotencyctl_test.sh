@@ -295,6 +295,14 @@ prints "different: body
   A: body (bytes): ...${xs}ü1$ys...
   B: body (bytes): ...${xs}ü2$ys..."
 
+euros() { printf '€%.0s' $(seq "$1"); }
+printf 'POST / HTTP/1.1\n\n%saa1%s' "$(euros 100)" "$(euros 100)" >euros1
+printf 'POST / HTTP/1.1\n\n%saa2%s' "$(euros 100)" "$(euros 100)" >euros2
+run "characters are not cut" 1 fingerprint diff euros1 euros2
+prints "different: body
+  A: body (bytes): ...$(euros 8)aa1$(euros 19)...
+  B: body (bytes): ...$(euros 8)aa2$(euros 19)..."
+
 run "missing file in diff" 2 fingerprint diff a no-such-file
 complains "cannot read no-such-file: No such file or directory"
 run "one file in diff" 2 fingerprint diff a
