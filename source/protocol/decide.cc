@@ -161,16 +161,16 @@ RequestDecision decideRequest(const Policy& policy, const RequestFacts& facts) {
 }
 
 Decision decide(const Policy& policy, const ClaimFacts& facts, const StoreResult& result) {
-  return std::visit(Overloaded{
-                        [&](const StoreFailed& failure) { return onStoreFailed(policy, failure); },
-                        [&](const QuotaReached& quota) -> Decision {
-                          return Answer{.problem = Problem::QuotaExceeded,
-                                        .retry_after = quota.retry_after};
-                        },
-                        [&](const Claimed&) -> Decision { return Run{}; },
-                        [&](const Found& found) { return onFound(policy, facts, found.record); },
-                    },
-                    result);
+  return std::visit(
+      Overloaded{
+          [&](const StoreFailed& failure) { return onStoreFailed(policy, failure); },
+          [&](const QuotaReached& quota) -> Decision {
+            return Answer{.problem = Problem::QuotaExceeded, .retry_after = quota.retry_after};
+          },
+          [&](const ClaimGranted&) -> Decision { return Run{}; },
+          [&](const RecordFound& found) { return onFound(policy, facts, found.record); },
+      },
+      result);
 }
 
 }  // namespace idempotency

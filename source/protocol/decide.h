@@ -57,12 +57,12 @@ struct StoreFailed {
 struct QuotaReached {
   std::chrono::seconds retry_after{1};
 };
-struct Claimed {
+struct ClaimGranted {
 };  // The claim is durable and ours: the only fact that lets the upstream be called.
-struct Found {
+struct RecordFound {
   RecordFacts record = {};
 };
-using StoreResult = std::variant<StoreFailed, QuotaReached, Claimed, Found>;
+using StoreResult = std::variant<StoreFailed, QuotaReached, ClaimGranted, RecordFound>;
 
 // The rest of what decides after the store answered.
 struct ClaimFacts {

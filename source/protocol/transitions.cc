@@ -18,7 +18,9 @@ constexpr std::array Transitions = {
     Transition{InProgress, Release, Absent},
     Transition{InProgress, LoseOutcome, Unknown},
     Transition{InProgress, RunOutOfLease, Unknown},
+    Transition{InProgress, AllowRetry, FailedRetryable},
     Transition{InProgress, ReclaimDeadLease, InProgress},
+    Transition{InProgress, GiveUp, Completed},
     // The upstream's own transaction may finish the record while the request still runs.
     Transition{InProgress, ResolveCompleted, Completed},
     Transition{InProgress, Bust, Absent},
@@ -94,6 +96,8 @@ std::string_view name(RecordEvent event) {
       return "lose_outcome";
     case RunOutOfLease:
       return "run_out_of_lease";
+    case AllowRetry:
+      return "allow_retry";
     case ResolveCompleted:
       return "resolve_completed";
     case ResolveFailed:

@@ -21,13 +21,14 @@ enum class RecordEvent : uint8_t {
   Release,           // The attempt surely did not run.
   LoseOutcome,       // The attempt's outcome is not known.
   RunOutOfLease,     // The sweeper found no heartbeat.
+  AllowRetry,        // The same, where the policy says RETRY: the next request may claim.
   ResolveCompleted,  // Reconciliation, operator or the upstream's own transaction: it ran, with
                      // this result.
   ResolveFailed,     // … it did not run.
-  GiveUp,            // Past its life and still not settled: ends as a failed result (408).
-  Expire,            // Past its life, kept for audit.
-  Delete,            // Past its life, removed.
-  Bust,              // An operator removes the record, whatever its state.
+  GiveUp,  // Past its life, without a live lease and not settled: ends as a failed result (408).
+  Expire,  // Past its life, kept for audit.
+  Delete,  // Past its life, removed.
+  Bust,    // An operator removes the record, whatever its state.
 };
 
 // Where a record can be; none means that there is no record.

@@ -120,7 +120,7 @@ struct Row {
 };
 
 Row row(std::string name, Policy policy, RecordFacts record, Decision want, ClaimFacts facts = {}) {
-  return {std::move(name), std::move(policy), facts, Found{record}, std::move(want)};
+  return {std::move(name), std::move(policy), facts, RecordFound{record}, std::move(want)};
 }
 
 Answer outcomeUnknown() {
@@ -175,7 +175,7 @@ std::vector<Row> rows() {
   const Decision unreadable = Answer{.problem = Problem::RecordUnreadable, .retry_after = 1s};
 
   return {
-      {"the claim is ours", required(), {}, Claimed{}, Run{}},
+      {"the claim is ours", required(), {}, ClaimGranted{}, Run{}},
       {"store down",
        retry_after,
        {},
@@ -321,7 +321,7 @@ TEST(DecideAlwaysTest, NoCombinationOfFactsRunsWithoutAClaim) {
                 record.lease_alive = (bits & 1) != 0;
                 record.past_life = (bits & 2) != 0;
                 record.has_response = (bits & 4) != 0;
-                const Decision decision = decide(policy, {}, Found{record});
+                const Decision decision = decide(policy, {}, RecordFound{record});
                 ++combinations;
                 // Another's record never lets the upstream be called, nor passes the request on.
                 EXPECT_FALSE(std::holds_alternative<idempotency::Run>(decision));

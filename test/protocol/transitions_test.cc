@@ -20,8 +20,9 @@ constexpr std::array Places = {Absent,
                                RecordPlace(Unknown),
                                RecordPlace(Expired)};
 constexpr std::array Events = {
-    Claim,         Reclaim,          ReclaimDeadLease, Complete, Fail,   Release, LoseOutcome,
-    RunOutOfLease, ResolveCompleted, ResolveFailed,    GiveUp,   Expire, Delete,  Bust};
+    Claim,         Reclaim,     ReclaimDeadLease, Complete,   Fail,
+    Release,       LoseOutcome, RunOutOfLease,    AllowRetry, ResolveCompleted,
+    ResolveFailed, GiveUp,      Expire,           Delete,     Bust};
 
 // The whole matrix, written a second time by event: what is not here must be illegal.
 const std::map<std::pair<RecordPlace, RecordEvent>, RecordPlace> Expected = {
@@ -35,6 +36,8 @@ const std::map<std::pair<RecordPlace, RecordEvent>, RecordPlace> Expected = {
     {{InProgress, Release}, Absent},
     {{InProgress, LoseOutcome}, Unknown},
     {{InProgress, RunOutOfLease}, Unknown},
+    {{InProgress, AllowRetry}, FailedRetryable},
+    {{InProgress, GiveUp}, Completed},
     {{InProgress, ResolveCompleted}, Completed},
     {{Unknown, ResolveCompleted}, Completed},
     {{Unknown, ResolveFailed}, FailedRetryable},
