@@ -38,6 +38,7 @@ enum class Tombstone : int16_t {
   Secret = 2,    // The route's policy stores no responses.
   Unstorable =
       3,  // It has a header that must not be replayed (CR, LF or NUL in it), or no final status.
+  Abandoned = 4,  // No answer ever came: the record was given up at the end of its life.
 };
 
 // An answer of the upstream as it is stored and replayed.

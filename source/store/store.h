@@ -21,8 +21,13 @@ using Deadline = std::chrono::steady_clock::time_point;
 // --- Claim
 
 // Re-claims a record that was found, by compare-and-set on what was found: state and attempt must
-// still be the same, and the reason for the re-claim (life over, lease run out) must hold by the
-// store's clock.
+// still be the same, and the reason must hold by the store's clock:
+//   FailedRetryable, Expired: always;
+//   InProgress: its lease has run out (whether policy then wants a re-run is the caller's to
+//   judge); Completed: its life is over; Unknown: never.
+// A record that has gone meanwhile is claimed as new. One that is over (Expired; Completed or
+// FailedRetryable past its life) starts a new life: created now, recovery point "started". Any
+// other keeps both.
 struct ReclaimFrom {
   RecordState state = RecordState::FailedRetryable;
   Attempt attempt = 0;
@@ -36,7 +41,9 @@ struct ClaimRequest {
   std::chrono::milliseconds ttl{86'400'000};
   LeaseExpired on_lease_expired = LeaseExpired::Unknown;  // Kept with the record, for the sweeper.
   std::optional<ReclaimFrom> from;                        // None: claims only what is absent.
-  std::optional<uint64_t> tenant_live_keys;               // Cap of live records of the tenant.
+  // Cap of the tenant's records that are within their life and not expired. Only a claim that would
+  // add to them is over quota; a record that exists is told first.
+  std::optional<uint64_t> tenant_live_keys;
 };
 
 // No answer, and for sure nothing of ours is stored or changed. `reason` is a short code in words
@@ -97,7 +104,9 @@ enum class WriteOutcome : uint8_t {
   Unavailable,  // Not written, for sure.
   InDoubt,      // Perhaps written. Writes are safe to repeat: they name the attempt.
   Fenced,  // The record is not this attempt's any more, or not in progress: nothing was changed.
-  Done,    // Durable. Also when an earlier try of the same write had already done it.
+  // Durable. Also when the record already is in the state that this write leads to, by this attempt
+  // (an earlier try, or the upstream's own transaction): its content then stays as it is.
+  Done,
 };
 struct WriteResult {
   WriteOutcome outcome = WriteOutcome::Unavailable;
@@ -116,9 +125,13 @@ using ExtendResult = std::vector<WriteResult>;
 // exactly once, on the store's own thread and never on the caller's stack: with the result, at the
 // deadline, or when the store stops. A callback must not block, nor destroy the store.
 //
-// At a deadline the result is Unavailable if the operation had not been sent, InDoubt if it had. A
-// claim that ended InDoubt, and one that was abandoned, is released by the store itself as soon as
-// its fate is known, also after a reconnect: nobody ran for it.
+// At a deadline the result is Unavailable if the operation had not been sent, InDoubt if it had;
+// with a deadline that is already over nothing is sent. A claim that ended InDoubt, and one that
+// was abandoned, is released by the store itself as soon as its fate is known, also after a
+// reconnect: nobody ran for it.
+//
+// A lease that ran out fences nobody by itself: the attempt may still write until the sweeper or a
+// re-claim has moved the record.
 class Store {
 public:
   virtual ~Store() = default;
@@ -126,15 +139,18 @@ public:
   virtual void claim(ClaimRequest request, Deadline deadline,
                      std::function<void(ClaimResult)> done) = 0;
 
-  // Whoever called claim() will not use it: withdraws the claim, now or when its fate is known. Its
-  // callback still runs.
+  // Whoever called claim() will not use it: withdraws the claim as release() does, now or when its
+  // fate is known. Its callback still runs, and from now on never says Claimed. Only a record in
+  // progress is touched, so a call after a later write does no harm.
   virtual void abandon(ClaimRef claim) = 0;
 
   virtual void complete(CompleteRequest request, Deadline deadline,
                         std::function<void(WriteResult)> done) = 0;
   virtual void fail(FailRequest request, Deadline deadline,
                     std::function<void(WriteResult)> done) = 0;
-  // The upstream was surely not called: the record goes.
+  // The upstream was surely not called by this attempt: a first claim's record goes. A re-claimed
+  // one goes back to FailedRetryable and keeps its recovery point, since an earlier attempt may
+  // have got that far. Done also when no record is there.
   virtual void release(ClaimRef claim, Deadline deadline,
                        std::function<void(WriteResult)> done) = 0;
   virtual void markUnknown(UnknownRequest request, Deadline deadline,
@@ -147,7 +163,8 @@ public:
                       std::function<void(LookUpResult)> done) = 0;
 };
 
-// A fresh fencing token: uniform in 1 … 2^63 - 1, from the kernel's random source. Any thread.
+// A fresh fencing token: uniform in 1 … 2^63 - 1, from the kernel's random source. Any thread. If
+// the kernel gives none it is 0, which every store refuses.
 [[nodiscard]] Attempt newAttempt();
 
 }  // namespace idempotency
