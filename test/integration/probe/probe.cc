@@ -241,7 +241,11 @@ HeadersAction ProbeFilter::requestFacts() {
   say(fmt::format("source {}", s.text(Attribute::SourceAddress).value_or("").starts_with("127.")));
   say(fmt::format("connection {}", s.number(Attribute::ConnectionId).has_value()));
   say(fmt::format("mtls known {}", s.flag(Attribute::ConnectionMtls).has_value()));
+  say(fmt::format("mtls {}", s.flag(Attribute::ConnectionMtls).value_or(false)));
   say(fmt::format("peer {}", text(s.text(Attribute::PeerUriSan))));
+  say(fmt::format("peer dns {}", text(s.text(Attribute::PeerDnsSan))));
+  say(fmt::format("peer subject {}", text(s.text(Attribute::PeerSubject))));
+  say(fmt::format("peer digest {}", s.text(Attribute::PeerDigest).value_or("").size()));
   say(fmt::format("route name {}", text(s.text(Attribute::RouteName))));
   say(fmt::format("attempts {}", s.number(Attribute::UpstreamAttemptCount).value_or(77)));
   say(fmt::format("wrong kind {}", s.number(Attribute::RequestPath).has_value()));
