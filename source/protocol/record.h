@@ -37,7 +37,7 @@ enum class Tombstone : int16_t {
   TooLarge = 1,  // The body was over max_response_bytes.
   Secret = 2,    // The route's policy stores no responses.
   Unstorable =
-      3,  // It has a header that must not be replayed (CR, LF or NUL in it), or no final status.
+      3,  // A header must not be replayed (CR, LF or NUL in it), or the status is not final.
   Abandoned = 4,  // No answer ever came: the record was given up at the end of its life.
 };
 

@@ -16,11 +16,11 @@ constexpr std::array Transitions = {
     Transition{InProgress, Complete, Completed},
     Transition{InProgress, Fail, FailedRetryable},
     Transition{InProgress, Release, Absent},
+    Transition{InProgress, HandBack, FailedRetryable},
     Transition{InProgress, LoseOutcome, Unknown},
     Transition{InProgress, RunOutOfLease, Unknown},
     Transition{InProgress, AllowRetry, FailedRetryable},
     Transition{InProgress, ReclaimDeadLease, InProgress},
-    Transition{InProgress, GiveUp, Completed},
     // The upstream's own transaction may finish the record while the request still runs.
     Transition{InProgress, ResolveCompleted, Completed},
     Transition{InProgress, Bust, Absent},
@@ -92,6 +92,8 @@ std::string_view name(RecordEvent event) {
       return "fail";
     case Release:
       return "release";
+    case HandBack:
+      return "hand_back";
     case LoseOutcome:
       return "lose_outcome";
     case RunOutOfLease:

@@ -18,7 +18,8 @@ enum class RecordEvent : uint8_t {
   ReclaimDeadLease,  // The same, where the policy says RETRY for a lease that ran out.
   Complete,          // The attempt's result is known and stored.
   Fail,              // The attempt ended without a result; policy lets the next request run.
-  Release,           // The attempt surely did not run.
+  Release,           // The attempt surely did not run: a first claim goes.
+  HandBack,          // The same for a re-claim: the record stays, since an earlier attempt had it.
   LoseOutcome,       // The attempt's outcome is not known.
   RunOutOfLease,     // The sweeper found no heartbeat.
   AllowRetry,        // The same, where the policy says RETRY: the next request may claim.

@@ -85,14 +85,15 @@ bool ModelStore::mayReclaim(const ModelRecord& record, const Reclaim& from) cons
 std::optional<ModelRecord> ModelStore::claim(const Identity& identity, int body, Attempt attempt,
                                              LeaseExpired on_lease_expired,
                                              const std::optional<Reclaim>& from) {
-  const ModelRecord mine{.state = RecordState::InProgress,
-                         .attempt = attempt,
-                         .body = body,
-                         .lease_until = now + Lease,
-                         .expires_at = now + Ttl,
-                         .on_lease_expired = on_lease_expired,
-                         .response = std::nullopt,
-                         .status = 0};
+  ModelRecord mine{.state = RecordState::InProgress,
+                   .attempt = attempt,
+                   .body = body,
+                   .lease_until = now + Lease,
+                   .expires_at = now + Ttl,
+                   .on_lease_expired = on_lease_expired,
+                   .response = std::nullopt,
+                   .status = 0,
+                   .reclaimed = false};
   const auto found = records_.find(keyOf(identity));
   if (found == records_.end()) {
     change(identity, RecordEvent::Claim, mine);
@@ -100,6 +101,7 @@ std::optional<ModelRecord> ModelStore::claim(const Identity& identity, int body,
   }
   const ModelRecord record = found->second;
   if (from.has_value() && mayReclaim(record, *from)) {
+    mine.reclaimed = true;
     change(identity,
            record.state == RecordState::InProgress ? RecordEvent::ReclaimDeadLease
                                                    : RecordEvent::Reclaim,
@@ -130,7 +132,12 @@ void ModelStore::write(const Identity& identity, Attempt attempt, StoreAction ac
       change(identity, RecordEvent::Fail, record, attempt);
       return;
     case StoreActionKind::Release:
-      change(identity, RecordEvent::Release, std::nullopt, attempt);
+      if (record.reclaimed) {
+        record.state = RecordState::FailedRetryable;
+        change(identity, RecordEvent::HandBack, record, attempt);
+      } else {
+        change(identity, RecordEvent::Release, std::nullopt, attempt);
+      }
       return;
     case StoreActionKind::MarkUnknown:
       record.state = RecordState::Unknown;
@@ -173,7 +180,7 @@ void ModelStore::reap(bool soft) {
       case RecordState::Unknown:
         if (mutant_ == Mutant::UnsettledIsReaped) {
           change(identity, RecordEvent::Delete, std::nullopt);
-        } else if (record.state == RecordState::Unknown || record.lease_until <= now) {
+        } else if (record.state == RecordState::Unknown) {
           reaped.state = RecordState::Completed;
           reaped.status = 408;
           reaped.response = std::nullopt;

@@ -37,6 +37,7 @@ struct ModelRecord {
   LeaseExpired on_lease_expired = LeaseExpired::Unknown;
   std::optional<ModelResponse> response;
   int status = 0;
+  bool reclaimed = false;  // An earlier attempt had the record.
   bool operator==(const ModelRecord&) const = default;
 };
 

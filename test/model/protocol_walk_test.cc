@@ -93,6 +93,7 @@ TEST(ProtocolWalkTest, RandomWalksKeepThePromise) {
                            "event complete",
                            "event fail",
                            "event release",
+                           "event hand_back",
                            "event lose_outcome",
                            "event run_out_of_lease",
                            "event allow_retry",

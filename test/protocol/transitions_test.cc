@@ -19,10 +19,10 @@ constexpr std::array Places = {Absent,
                                RecordPlace(FailedRetryable),
                                RecordPlace(Unknown),
                                RecordPlace(Expired)};
-constexpr std::array Events = {
-    Claim,         Reclaim,     ReclaimDeadLease, Complete,   Fail,
-    Release,       LoseOutcome, RunOutOfLease,    AllowRetry, ResolveCompleted,
-    ResolveFailed, GiveUp,      Expire,           Delete,     Bust};
+constexpr std::array Events = {Claim,         Reclaim,    ReclaimDeadLease, Complete,
+                               Fail,          Release,    HandBack,         LoseOutcome,
+                               RunOutOfLease, AllowRetry, ResolveCompleted, ResolveFailed,
+                               GiveUp,        Expire,     Delete,           Bust};
 
 // The whole matrix, written a second time by event: what is not here must be illegal.
 const std::map<std::pair<RecordPlace, RecordEvent>, RecordPlace> Expected = {
@@ -34,10 +34,10 @@ const std::map<std::pair<RecordPlace, RecordEvent>, RecordPlace> Expected = {
     {{InProgress, Complete}, Completed},
     {{InProgress, Fail}, FailedRetryable},
     {{InProgress, Release}, Absent},
+    {{InProgress, HandBack}, FailedRetryable},
     {{InProgress, LoseOutcome}, Unknown},
     {{InProgress, RunOutOfLease}, Unknown},
     {{InProgress, AllowRetry}, FailedRetryable},
-    {{InProgress, GiveUp}, Completed},
     {{InProgress, ResolveCompleted}, Completed},
     {{Unknown, ResolveCompleted}, Completed},
     {{Unknown, ResolveFailed}, FailedRetryable},
@@ -77,7 +77,7 @@ TEST(TransitionsTest, NoClaimLeadsOutOfUnknown) {
 }
 
 TEST(TransitionsTest, OnlyAnAttemptInProgressCanBeFinishedByItsWriter) {
-  for (const RecordEvent event : {Complete, Fail, Release, LoseOutcome}) {
+  for (const RecordEvent event : {Complete, Fail, Release, HandBack, LoseOutcome}) {
     for (const Transition& transition : legalTransitions()) {
       if (transition.event == event) {
         EXPECT_EQ(transition.from, RecordPlace(InProgress)) << name(event);
@@ -109,6 +109,7 @@ TEST(TransitionsTest, StoredNumbersNeverChange) {
   EXPECT_EQ(static_cast<int>(Tombstone::TooLarge), 1);
   EXPECT_EQ(static_cast<int>(Tombstone::Secret), 2);
   EXPECT_EQ(static_cast<int>(Tombstone::Unstorable), 3);
+  EXPECT_EQ(static_cast<int>(Tombstone::Abandoned), 4);
 }
 
 }  // namespace
