@@ -1,0 +1,288 @@
+#include "source/store/sqlite/operation_queue.h"
+
+#include <algorithm>
+#include <iterator>
+#include <utility>
+
+namespace idempotency::sqlite {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::steady_clock;
+
+// One transaction's worth. Enough to make the wait for the disk cheap for each; more would only
+// make the first of them wait.
+constexpr size_t MaxBatch = 1000;
+constexpr size_t MaxBatchBytes = size_t{8} << 20;
+
+// While answers are handed out, those who get them are about to come back: a batch that began
+// before the last of them would be small. Callbacks take microseconds; this is for one that does
+// not.
+constexpr milliseconds MaxGather{1};
+
+// How soon the store's own releases are tried again.
+constexpr milliseconds OwnPause{100};
+
+// How long a stop goes on writing what attempts have to say.
+constexpr milliseconds StopGrace{1000};
+
+}  // namespace
+
+OperationQueue::OperationQueue(const LimitSettings& limits) : limits_(limits) {}
+
+// --- Any thread
+
+const char* OperationQueue::refusal(const Operation& operation, Deadline now) const {
+  if (stopping_) {
+    return "the store is stopping";
+  }
+  if (operation.deadline() <= now) {
+    return "the deadline was over before it began";
+  }
+  const bool may_fill = operation.kind() == Operation::Kind::Write;
+  const size_t max_count = may_fill ? size_t{2} * limits_.in_flight : limits_.in_flight;
+  const size_t max_bytes = may_fill ? limits_.queue_bytes : limits_.queue_bytes / 2;
+  // One that is too large for the bound still goes when it is alone.
+  if (count_ > max_count || (bytes_ > max_bytes && count_ > 1)) {
+    return "the queue is full";
+  }
+  return nullptr;
+}
+
+void OperationQueue::refuse(std::unique_ptr<Operation> operation, const std::string& reason) {
+  operation->fail(Fate::NotDone, reason);
+  over_.push_back(std::move(operation));
+  store_changed_.notify_one();
+}
+
+void OperationQueue::submit(std::unique_ptr<Operation> operation) {
+  const Deadline now = steady_clock::now();
+  const std::lock_guard lock(mutex_);
+  ++count_;
+  bytes_ += operation->bytes();
+  if (const char* const reason = refusal(*operation, now)) {
+    refuse(std::move(operation), reason);
+    return;
+  }
+  if (const Attempt attempt = operation->attempt(); attempt != 0) {
+    claims_.try_emplace(attempt, operation.get());
+  }
+  if (operation->deadline() < earliest_) {
+    earliest_ = operation->deadline();
+    store_changed_.notify_one();
+  }
+  waiting_.push_back(std::move(operation));
+  if (waiting_.size() == 1) {
+    io_changed_.notify_one();
+  }
+}
+
+void OperationQueue::abandon(ClaimRef claim) {
+  const std::lock_guard lock(mutex_);
+  const auto found = claims_.find(claim.attempt);
+  if (found == claims_.end() || found->second->claim().identity != claim.identity) {
+    settle(std::move(claim));
+    return;
+  }
+  Operation& operation = *found->second;
+  operation.abandoned = true;
+  if (operation.cancel()) {
+    operation.fail(Fate::NotDone, "abandoned");
+  }
+}
+
+void OperationQueue::settle(ClaimRef claim) {
+  own_.push_back(std::make_unique<SettleOperation>(std::move(claim)));
+  io_changed_.notify_one();
+}
+
+void OperationQueue::refuseWaiting(const std::function<bool(const Operation&)>& which,
+                                   const std::string& reason) {
+  std::deque<std::unique_ptr<Operation>> kept;
+  for (std::unique_ptr<Operation>& operation : waiting_) {
+    if (!which(*operation)) {
+      kept.push_back(std::move(operation));
+    } else {
+      refuse(std::move(operation), reason);
+    }
+  }
+  waiting_ = std::move(kept);
+}
+
+void OperationQueue::stop() {
+  const std::lock_guard lock(mutex_);
+  stopping_ = true;
+  stop_end_ = steady_clock::now() + StopGrace;
+  refuseWaiting(
+      [](const Operation& operation) { return operation.kind() != Operation::Kind::Write; },
+      "the store is stopping");
+  io_changed_.notify_one();
+  store_changed_.notify_one();
+}
+
+// --- I/O thread
+
+bool OperationQueue::isReady(Deadline now) const {
+  return !waiting_.empty() || (!own_.empty() && (stopping_ || own_retry_ <= now));
+}
+
+Deadline OperationQueue::nextWake(Deadline now) const {
+  if (answering_ && isReady(now)) {
+    return now + MaxGather;
+  }
+  return own_.empty() ? stop_end_ : std::min(own_retry_, stop_end_);
+}
+
+std::vector<Operation*> OperationQueue::take() {
+  std::unique_lock lock(mutex_);
+  bool gathered = false;
+  for (;;) {
+    const Deadline now = steady_clock::now();
+    if (now >= stop_end_) {
+      refuseWaiting([](const Operation&) { return true; }, "the store has stopped");
+      own_.clear();
+    }
+    if (isReady(now) && (!answering_ || gathered)) {
+      break;
+    }
+    // Answers may still bring releases of claims.
+    if (stopping_ && waiting_.empty() && own_.empty() && over_.empty() && !answering_) {
+      io_ended_ = true;
+      store_changed_.notify_one();
+      return {};
+    }
+    const bool gathers = answering_ && isReady(now);
+    const Deadline wake = nextWake(now);
+    if (wake == Deadline::max()) {
+      io_changed_.wait(lock);
+    } else if (io_changed_.wait_until(lock, wake) == std::cv_status::timeout && gathers) {
+      gathered = true;
+    }
+  }
+  // The store's own first: they make room.
+  size_t bytes = 0;
+  while (!own_.empty() && running_.size() < MaxBatch) {
+    running_.push_back(std::move(own_.front()));
+    own_.pop_front();
+  }
+  while (!waiting_.empty() && running_.size() < MaxBatch && bytes < MaxBatchBytes) {
+    bytes += waiting_.front()->bytes();
+    running_.push_back(std::move(waiting_.front()));
+    waiting_.pop_front();
+  }
+  std::vector<Operation*> batch;
+  batch.reserve(running_.size());
+  for (const std::unique_ptr<Operation>& operation : running_) {
+    batch.push_back(operation.get());
+  }
+  return batch;
+}
+
+void OperationQueue::finish(size_t over) {
+  const std::lock_guard lock(mutex_);
+  while (running_.size() > over) {
+    waiting_.push_front(std::move(running_.back()));
+    running_.pop_back();
+  }
+  std::move(running_.begin(), running_.end(), std::back_inserter(over_));
+  running_.clear();
+  store_changed_.notify_one();
+}
+
+bool OperationQueue::isAwaited(Deadline until) const {
+  const Deadline now = steady_clock::now();
+  const std::lock_guard lock(mutex_);
+  return now < until && now < stop_end_;
+}
+
+// --- The store's thread
+
+void OperationQueue::forget(const Operation& operation) {
+  if (operation.kind() == Operation::Kind::Own) {
+    return;
+  }
+  --count_;
+  bytes_ -= operation.bytes();
+  if (const Attempt attempt = operation.attempt(); attempt != 0) {
+    if (const auto found = claims_.find(attempt);
+        found != claims_.end() && found->second == &operation) {
+      claims_.erase(found);
+    }
+  }
+}
+
+void OperationQueue::collectOverdue(Answers& early) {
+  const Deadline now = steady_clock::now();
+  if (now < earliest_) {
+    return;
+  }
+  refuseWaiting([now](const Operation& operation) { return operation.deadline() <= now; },
+                "the deadline was over before it began");
+  earliest_ = Deadline::max();
+  for (const std::unique_ptr<Operation>& operation : running_) {
+    if (operation->deadline() > now) {
+      earliest_ = std::min(earliest_, operation->deadline());
+    } else if (!operation->isAnswered()) {
+      const bool not_done = operation->cancel() || operation->isCancelled();
+      early.push_back(not_done ? operation->answerWithout(Fate::NotDone, "the deadline is over")
+                               : operation->answerWithout(Fate::InDoubt, "the deadline is over"));
+    }
+  }
+  for (const std::unique_ptr<Operation>& operation : waiting_) {
+    earliest_ = std::min(earliest_, operation->deadline());
+  }
+}
+
+void OperationQueue::collect(Operations& over, Answers& early) {
+  collectOverdue(early);
+  for (std::unique_ptr<Operation>& operation : over_) {
+    forget(*operation);
+    if (operation->leavesClaim()) {
+      settle(operation->claim());
+    }
+    if (operation->unsettled() && !stopping_) {
+      own_retry_ = steady_clock::now() + OwnPause;
+      settle(operation->claim());
+    }
+    over.push_back(std::move(operation));
+  }
+  over_.clear();
+}
+
+void OperationQueue::serve() {
+  std::unique_lock lock(mutex_);
+  for (;;) {
+    Operations over;
+    Answers early;
+    collect(over, early);
+    if (over.empty() && early.empty()) {
+      if (io_ended_) {
+        return;
+      }
+      if (earliest_ == Deadline::max()) {
+        store_changed_.wait(lock);
+      } else {
+        store_changed_.wait_until(lock, earliest_);
+      }
+      continue;
+    }
+    answering_ = true;
+    lock.unlock();
+    for (const std::function<void()>& answer : early) {
+      answer();
+    }
+    for (const std::unique_ptr<Operation>& operation : over) {
+      operation->answer();
+    }
+    // What callbacks own goes here, on this thread and without the lock.
+    early.clear();
+    over.clear();
+    lock.lock();
+    answering_ = false;
+    if (stopping_ || !waiting_.empty() || !own_.empty()) {
+      io_changed_.notify_one();
+    }
+  }
+}
+
+}  // namespace idempotency::sqlite

@@ -1,0 +1,81 @@
+#include "source/store/sqlite/schema.h"
+
+#include <string>
+
+#include "fmt/format.h"
+#include "sql/sqlite/migrations.h"
+
+namespace idempotency::sqlite {
+namespace {
+
+// "idem", in the header of the file. Never change it.
+constexpr int ApplicationId = 0x6964656d;
+
+absl::Status failure(const Database& database, std::string_view doing) {
+  return absl::UnavailableError(fmt::format("{}: {}", doing, database.message()));
+}
+
+// A file that holds somebody else's tables.
+absl::Status checkOwner(Database& database) {
+  const int64_t application = database.askNumber("PRAGMA application_id");
+  if (application == ApplicationId) {
+    return absl::OkStatus();
+  }
+  const int64_t tables = database.askNumber("SELECT count(*) FROM sqlite_schema");
+  if (application != 0 || tables != 0) {
+    return absl::FailedPreconditionError("the file is another application's database");
+  }
+  return absl::OkStatus();
+}
+
+absl::Status apply(Database& database, std::span<const EmbeddedText> migrations) {
+  if (absl::Status owner = checkOwner(database); !owner.ok()) {
+    return owner;
+  }
+  const int known = static_cast<int>(migrations.size());
+  const int64_t version = database.askNumber("PRAGMA user_version");
+  if (database.error() != SQLITE_OK) {
+    return failure(database, "cannot read the schema version");
+  }
+  if (version > known) {
+    return absl::FailedPreconditionError(
+        fmt::format("the schema has version {}, newer than the {} that this build knows; "
+                    "use the newer build",
+                    version, known));
+  }
+  for (int64_t number = version + 1; number <= known; ++number) {
+    const EmbeddedText& migration = migrations[static_cast<size_t>(number - 1)];
+    if (!database.run(std::string(migration.text))) {
+      return failure(database, fmt::format("migration {}", migration.name));
+    }
+  }
+  if (version < known) {
+    database.run(fmt::format("PRAGMA application_id = {}", ApplicationId));
+    database.run(fmt::format("PRAGMA user_version = {}", known));
+  }
+  if (!database.run("COMMIT")) {
+    return failure(database, "migrations");
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+int knownSchemaVersion() {
+  return static_cast<int>(sqliteMigrations().size());
+}
+
+absl::Status migrate(Database& database) {
+  return migrate(database, sqliteMigrations());
+}
+
+absl::Status migrate(Database& database, std::span<const EmbeddedText> migrations) {
+  if (!database.run("BEGIN IMMEDIATE")) {
+    return failure(database, "cannot lock the file");
+  }
+  absl::Status status = apply(database, migrations);
+  database.rollBack();
+  return status;
+}
+
+}  // namespace idempotency::sqlite

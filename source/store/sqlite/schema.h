@@ -1,0 +1,23 @@
+#pragma once
+
+#include <span>
+
+#include "absl/status/status.h"
+
+#include "bazel/embedded_text.h"
+#include "source/store/sqlite/database.h"
+
+namespace idempotency::sqlite {
+
+// The newest version of the tables that this build knows: the number of the last migration.
+int knownSchemaVersion();
+
+// Brings the tables up to date, in one transaction, safe when several processes do it at once.
+// A file of another application, and one whose tables are newer than this build, is refused and
+// left as it is.
+absl::Status migrate(Database& database);
+
+// The same with other migrations. Their names begin with a number, from 1 on without gaps.
+absl::Status migrate(Database& database, std::span<const EmbeddedText> migrations);
+
+}  // namespace idempotency::sqlite

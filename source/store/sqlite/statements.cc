@@ -1,0 +1,105 @@
+#include "source/store/sqlite/statements.h"
+
+namespace idempotency::sqlite {
+namespace {
+
+// The numbers in the texts are those of RecordState and Tombstone, so that partial indexes apply.
+constexpr std::string_view text(Sql sql) {
+  switch (sql) {
+    case Sql::Begin:
+      return "BEGIN";
+    case Sql::BeginWrite:
+      return "BEGIN IMMEDIATE";
+    case Sql::Commit:
+      return "COMMIT";
+    case Sql::Savepoint:
+      return "SAVEPOINT operation";
+    case Sql::Release:
+      return "RELEASE operation";
+    case Sql::Now:
+      // SQLite counts Julian days in whole milliseconds inside; a double still tells them apart.
+      return "SELECT CAST(round((julianday('now') - 2440587.5) * 86400000.0) AS INTEGER)";
+    case Sql::InsertRecord:
+      return "INSERT INTO record (tenant, operation, key, fingerprint, state, attempt, "
+             "recovery_point, lease_until, on_lease_expired, created_at, expires_at) "
+             "VALUES (?1, ?2, ?3, ?4, 1, ?5, ?6, ?7, ?8, ?9, ?10) "
+             "ON CONFLICT (tenant, operation, key) DO NOTHING";
+    case Sql::FindRecord:
+      return "SELECT record.id, state, record.attempt, reclaimed, fingerprint, recovery_point, "
+             "lease_until, created_at, expires_at, completed_at, reconcile_after, dead_letter, "
+             "last_error, status, tombstone, response_schema, bytes "
+             "FROM record LEFT JOIN response "
+             "ON response.id = record.id AND response.attempt = record.attempt "
+             "WHERE tenant = ?1 AND operation = ?2 AND key = ?3";
+    case Sql::FindClaim:
+      return "SELECT id, state, attempt, reclaimed FROM record "
+             "WHERE tenant = ?1 AND operation = ?2 AND key = ?3";
+    case Sql::Reclaim:
+      return "UPDATE record SET fingerprint = ?2, state = 1, attempt = ?3, reclaimed = ?4, "
+             "recovery_point = ?5, lease_until = ?6, on_lease_expired = ?7, created_at = ?8, "
+             "expires_at = ?9, completed_at = NULL, expired_at = NULL, reconcile_after = NULL, "
+             "dead_letter = 0, last_error = '', status = 0, tombstone = 0, response_schema = 0 "
+             "WHERE id = ?1";
+    case Sql::Complete:
+      return "UPDATE record SET state = 2, status = ?3, tombstone = ?4, response_schema = ?5, "
+             "completed_at = ?6, expires_at = coalesce(?7, expires_at) "
+             "WHERE id = ?1 AND attempt = ?2 AND state = 1";
+    case Sql::Fail:
+      return "UPDATE record SET state = 3, last_error = ?3 "
+             "WHERE id = ?1 AND attempt = ?2 AND state = 1";
+    case Sql::MarkUnknown:
+      return "UPDATE record SET state = 4, last_error = ?3, reconcile_after = ?4 "
+             "WHERE id = ?1 AND attempt = ?2 AND state = 1";
+    case Sql::Extend:
+      return "UPDATE record SET lease_until = ?3 WHERE id = ?1 AND attempt = ?2 AND state = 1";
+    case Sql::DeleteRecord:
+      return "DELETE FROM record WHERE id = ?1 AND attempt = ?2";
+    case Sql::InsertResponse:
+      return "INSERT INTO response (id, attempt, bytes) VALUES (?1, ?2, ?3) "
+             "ON CONFLICT (id) DO UPDATE SET attempt = excluded.attempt, bytes = excluded.bytes";
+    case Sql::DeleteResponse:
+      return "DELETE FROM response WHERE id = ?1";
+    case Sql::TenantUse:
+      return "SELECT records FROM tenant_use WHERE tenant = ?1";
+    case Sql::CountPastLife:
+      // Those of one tenant among all that wait for the reaper, no more than asked for.
+      return "SELECT count(*) FROM (SELECT 1 FROM record "
+             "WHERE expired_at IS NULL AND expires_at <= ?2 AND tenant = ?1 LIMIT ?3)";
+    case Sql::AddTenantUse:
+      return "INSERT INTO tenant_use (tenant, records) VALUES (?1, ?2) "
+             "ON CONFLICT (tenant) DO UPDATE SET records = records + excluded.records";
+    case Sql::Lead:
+      return "INSERT INTO leader (one, owner, lease_until) VALUES (1, ?1, ?2) "
+             "ON CONFLICT (one) DO UPDATE SET owner = excluded.owner, "
+             "lease_until = excluded.lease_until "
+             "WHERE owner = excluded.owner OR lease_until <= ?3";
+    case Sql::FindDeadLeases:
+      return "SELECT id, tenant, operation, key, attempt, on_lease_expired FROM record "
+             "WHERE state = 1 AND lease_until <= ?1 ORDER BY lease_until LIMIT ?2";
+    case Sql::FindPastLife:
+      return "SELECT id, tenant, operation, key, attempt, state FROM record "
+             "WHERE expired_at IS NULL AND expires_at <= ?1 AND state <> 1 "
+             "ORDER BY expires_at LIMIT ?2";
+    case Sql::GiveUp:
+      return "UPDATE record SET state = 2, status = ?3, tombstone = ?4, completed_at = ?5, "
+             "last_error = ?6, reconcile_after = NULL WHERE id = ?1 AND attempt = ?2 AND state = 4";
+    case Sql::Expire:
+      return "UPDATE record SET state = 5, expired_at = ?3 WHERE id = ?1 AND attempt = ?2";
+    case Sql::Audit:
+      return "INSERT INTO audit (at, action, tenant, operation, key, attempt, records) "
+             "VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)";
+  }
+  return {};
+}
+
+}  // namespace
+
+std::array<std::string_view, SqlCount> statementTexts() {
+  std::array<std::string_view, SqlCount> texts;
+  for (size_t i = 0; i < SqlCount; ++i) {
+    texts[i] = text(static_cast<Sql>(i));
+  }
+  return texts;
+}
+
+}  // namespace idempotency::sqlite
