@@ -69,10 +69,9 @@ absl::Status parseRequestLine(std::string_view line, RequestText& request) {
   }
   request.method = line.substr(0, first);
   request.path = line.substr(first + 1, last - first - 1);
-  if (const absl::Status status = checkMethod(request.method); !status.ok()) {
-    return status;
-  }
-  return checkPath(request.path);
+  absl::Status status = checkMethod(request.method);
+  status.Update(checkPath(request.path));
+  return status;
 }
 
 absl::Status checkBody(const RequestText& request) {
