@@ -19,7 +19,7 @@ namespace {
 std::filesystem::path vectorFolder(std::string_view folder) {
   const char* const runfiles = std::getenv("TEST_SRCDIR");
   const std::filesystem::path root = runfiles != nullptr ? runfiles : ".";
-  const std::filesystem::path path = root / "vectors" / folder;
+  std::filesystem::path path = root / "vectors" / folder;
   if (!std::filesystem::is_directory(path)) {
     die("test vectors are missing", path);
   }
