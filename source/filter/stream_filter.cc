@@ -1,7 +1,7 @@
 #include "source/filter/stream_filter.h"
 
-#include <fmt/format.h>
 #include <algorithm>
+#include <fmt/format.h>
 #include <string>
 #include <variant>
 #include <vector>

@@ -19,8 +19,8 @@ def test_a_missing_key_is_refused_with_a_problem(envoy, config, upstream, versio
         "type": "about:blank",
         "title": "Idempotency-Key is missing",
         "status": 400,
-        "detail": "This operation needs an Idempotency-Key header. Use a new key for each new request and the "
-        "same key to send a request again.",
+        "detail": "This operation needs an Idempotency-Key header. Use a new key for each new request and "
+        "the same key to send a request again.",
         "code": "idempotency_key_missing",
     }
     assert upstream.executions() == []
@@ -99,7 +99,7 @@ def test_unprotected_posts_are_counted_by_route(server, upstream):
 
 
 @pytest.mark.parametrize(
-    "headers, status",
+    ("headers", "status"),
     [
         ([("x-tenant-id", "acme")], 200),
         ([], 403),
@@ -132,10 +132,10 @@ def test_a_contradiction_between_route_and_filter_refuses(envoy, config, upstrea
 def test_the_access_log_tells_the_outcome(server):
     post(server.url + "/payments")
     post(server.url + "/payments", key=KEY)
-    for text in ("POST /payments 400 outcome=idempotency_key_missing", "POST /payments 200 outcome=unclaimed"):
+    for outcome in ("400 outcome=idempotency_key_missing", "200 outcome=unclaimed"):
         wait_for(
-            lambda text=text: text in server.process.output(),
-            lambda text=text: f"{text!r} in:\n{server.process.tail()}",
+            lambda line=f"POST /payments {outcome}": line in server.process.output(),
+            lambda line=outcome: f"{line!r} in:\n{server.process.tail()}",
             deadline=20,
         )
 

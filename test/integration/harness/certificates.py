@@ -4,14 +4,16 @@ import ssl
 import subprocess
 from pathlib import Path
 
+_NEW_KEY = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes")
+
 
 class Authority:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self.certificate = folder / "ca.crt"
         self._openssl(
-            *("req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2"),
-            *("-subj", "/CN=test authority", "-keyout", folder / "ca.key", "-out", self.certificate),
+            *("req", "-x509", *_NEW_KEY, "-days", "2", "-subj", "/CN=test authority"),
+            *("-keyout", folder / "ca.key", "-out", self.certificate),
         )
 
     def issue(self, name: str, *alternative_names: str) -> tuple[Path, Path]:
@@ -20,12 +22,12 @@ class Authority:
         request, extensions = self._folder / f"{name}.csr", self._folder / f"{name}.ext"
         extensions.write_text(f"subjectAltName={','.join(alternative_names)}\n")
         self._openssl(
-            *("req", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"),
-            *("-subj", f"/CN={name}", "-keyout", key, "-out", request),
+            *("req", *_NEW_KEY, "-subj", f"/CN={name}", "-keyout", key, "-out", request),
         )
         self._openssl(
             *("x509", "-req", "-days", "2", "-in", request, "-CA", self.certificate),
-            *("-CAkey", self._folder / "ca.key", "-CAcreateserial", "-extfile", extensions, "-out", certificate),
+            *("-CAkey", self._folder / "ca.key", "-CAcreateserial"),
+            *("-extfile", extensions, "-out", certificate),
         )
         # Envoy may run as another user.
         key.chmod(0o644)
