@@ -1,0 +1,72 @@
+-- Roles and what they may do. Run at the end of every migration, so that a role that was made later gets its rights.
+-- Roles are made where the migrating role may do so; where it may not, an administrator makes them and runs the
+-- migration again. They cannot log in: grant them to a login role, or let them log in with ALTER ROLE.
+
+DO $$
+DECLARE
+  wanted text;
+  setting text;
+BEGIN
+  FOREACH wanted IN ARRAY ARRAY['idempotency_filter', 'idempotency_upstream', 'idempotency_operator'] LOOP
+    IF NOT EXISTS (SELECT FROM pg_roles WHERE rolname = wanted) THEN
+      BEGIN
+        EXECUTE format('CREATE ROLE %I NOLOGIN', wanted);
+      EXCEPTION
+        WHEN insufficient_privilege THEN
+          RAISE WARNING 'role % is missing and % may not create it: create it and run the migration again', wanted, current_user;
+        WHEN duplicate_object OR unique_violation THEN
+          NULL;  -- Another database of this server was migrated at the same time.
+      END;
+    END IF;
+  END LOOP;
+  IF EXISTS (SELECT FROM pg_roles WHERE rolname = 'idempotency_filter') THEN
+    -- The module pins these itself; this is for poolers that share sessions.
+    FOREACH setting IN ARRAY ARRAY['default_transaction_isolation = ''read committed''', 'plan_cache_mode = force_generic_plan',
+                                   'enable_seqscan = off', 'jit = off'] LOOP
+      BEGIN
+        EXECUTE format('ALTER ROLE idempotency_filter SET %s', setting);
+      EXCEPTION
+        WHEN insufficient_privilege THEN NULL;
+        WHEN internal_error THEN NULL;  -- "tuple concurrently updated": as above.
+      END;
+    END LOOP;
+  END IF;
+END $$;
+
+REVOKE ALL ON ALL TABLES IN SCHEMA idempotency FROM PUBLIC;
+REVOKE ALL ON ALL FUNCTIONS IN SCHEMA idempotency FROM PUBLIC;
+
+DO $$
+DECLARE
+  line text;
+  role text;
+BEGIN
+  FOREACH line IN ARRAY ARRAY[
+    -- The request path and the background jobs. Nothing is ever taken from the audit.
+    'idempotency_filter: USAGE ON SCHEMA idempotency',
+    'idempotency_filter: SELECT ON idempotency.schema_version',
+    'idempotency_filter: SELECT, INSERT, UPDATE, DELETE ON idempotency.key',
+    'idempotency_filter: SELECT, INSERT ON idempotency.response',
+    'idempotency_filter: SELECT, DELETE ON idempotency.response_default',
+    'idempotency_filter: SELECT, INSERT, UPDATE ON idempotency.leader',
+    'idempotency_filter: INSERT ON idempotency.audit',
+    'idempotency_filter: SELECT, UPDATE ON idempotency.sweep_position',
+    'idempotency_filter: SELECT, INSERT, DELETE ON idempotency.sweep_watch',
+    'idempotency_filter: EXECUTE ON FUNCTION idempotency.make_response_partitions(integer)',
+    'idempotency_filter: EXECUTE ON FUNCTION idempotency.drop_response_partitions()',
+    'idempotency_filter: EXECUTE ON FUNCTION idempotency.sweep(bigint, interval, bigint)',
+    'idempotency_filter: EXECUTE ON FUNCTION idempotency.reap(bigint, boolean)',
+    -- Upstreams reach records through functions only.
+    'idempotency_upstream: USAGE ON SCHEMA idempotency',
+    -- Operators look at everything and settle records.
+    'idempotency_operator: USAGE ON SCHEMA idempotency',
+    'idempotency_operator: SELECT ON ALL TABLES IN SCHEMA idempotency',
+    'idempotency_operator: UPDATE, DELETE ON idempotency.key',
+    'idempotency_operator: INSERT, DELETE ON idempotency.response',
+    'idempotency_operator: INSERT ON idempotency.audit'
+  ] LOOP
+    role := split_part(line, ': ', 1);
+    CONTINUE WHEN NOT EXISTS (SELECT FROM pg_roles WHERE rolname = role);
+    EXECUTE format('GRANT %s TO %I', split_part(line, ': ', 2), role);
+  END LOOP;
+END $$;
