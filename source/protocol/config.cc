@@ -60,6 +60,7 @@ PostgresSettings readPostgres(const v1::Postgres& message, FieldErrors& errors) 
     settings.timeout =
         checkDuration("store.postgres.timeout", message.timeout(), 10ms, 60s, errors);
   }
+  settings.allow_asynchronous_commit = message.allow_asynchronous_commit();
   return settings;
 }
 

@@ -17,6 +17,7 @@ struct PostgresSettings {
   std::string password_file;
   uint32_t connections = 4;
   std::chrono::milliseconds timeout{1000};
+  bool allow_asynchronous_commit = false;
   bool operator==(const PostgresSettings&) const = default;
 };
 

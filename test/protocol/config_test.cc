@@ -276,9 +276,9 @@ TEST(ConfigTest, FullFilterConfigLoads) {
                            {"peer_uri_san": {}}, {"fixed": "rest"}]},
     "store": {"postgres": {"conninfo": "host=db user=f sslmode=verify-full",
                            "password_file": "/run/secrets/pg", "connections": 8,
-                           "timeout": "0.5s"}}})");
+                           "timeout": "0.5s", "allow_asynchronous_commit": true}}})");
   EXPECT_EQ(config.store, StoreSettings(PostgresSettings{"host=db user=f sslmode=verify-full",
-                                                         "/run/secrets/pg", 8, 500ms}));
+                                                         "/run/secrets/pg", 8, 500ms, true}));
   EXPECT_THAT(config.tenant_sources,
               ElementsAre(NameSource(HeaderSource{"x-tenant-id"}),
                           NameSource(MetadataSource{"my.auth", "tenant"}),

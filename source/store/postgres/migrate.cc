@@ -1,9 +1,8 @@
 #include "source/store/postgres/migrate.h"
 
 #include <array>
-#include <vector>
-
 #include <fmt/format.h>
+#include <vector>
 
 #include "source/store/postgres/migrations.h"
 #include "source/store/postgres/pq.h"
@@ -281,9 +280,8 @@ private:
 
   static absl::Status explained(std::string_view name, const absl::Status& status) {
     return status.ok() ? status
-                       : absl::Status(status.code(),
-                                      fmt::format("{}: {}; it was rolled back", name,
-                                                  std::string(status.message())));
+                       : absl::Status(status.code(), fmt::format("{}: {}; it was rolled back", name,
+                                                                 std::string(status.message())));
   }
 
   Session session_;

@@ -15,7 +15,8 @@ struct MigrateOptions {
   std::optional<std::string> password;
   std::optional<int> to;  // None: the newest that this program carries.
   bool dry_run = false;   // Says what would be run, and changes nothing.
-  // How long each migration waits for a table that is in use. Requests queue up behind it meanwhile.
+  // How long each migration waits for a table that is in use. Requests queue up behind it
+  // meanwhile.
   std::chrono::milliseconds lock_timeout{5000};
   // How long it waits for another migration to end.
   std::chrono::milliseconds turn_timeout{60'000};

@@ -1,9 +1,8 @@
 #include "source/store/postgres/migrations.h"
 
 #include <charconv>
-#include <string>
-
 #include <fmt/format.h>
+#include <string>
 
 #include "absl/status/status.h"
 
@@ -32,8 +31,8 @@ absl::StatusOr<std::vector<Migration>> readMigrations(std::span<const SqlFile> f
     const int compatible_with =
         file.text.starts_with(Header) ? leadingNumber(file.text.substr(Header.size())) : 0;
     if (compatible_with < 1 || compatible_with > wanted) {
-      return absl::InternalError(fmt::format("{} must begin with \"{}N\", N from 1 to {}",
-                                             file.name, Header, wanted));
+      return absl::InternalError(
+          fmt::format("{} must begin with \"{}N\", N from 1 to {}", file.name, Header, wanted));
     }
     migrations.push_back({wanted, file.name, compatible_with, file.text});
   }

@@ -27,8 +27,7 @@ struct Migration {
 [[nodiscard]] std::string_view privilegesSql();
 
 // Reads numbers and headers. An error if they do not count 1, 2, 3 …, or a header is missing.
-[[nodiscard]] absl::StatusOr<std::vector<Migration>> readMigrations(
-    std::span<const SqlFile> files);
+[[nodiscard]] absl::StatusOr<std::vector<Migration>> readMigrations(std::span<const SqlFile> files);
 
 // The schema version that this program's statements are written for.
 inline constexpr int SchemaVersion = 2;

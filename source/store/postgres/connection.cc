@@ -1,0 +1,367 @@
+#include "source/store/postgres/connection.h"
+
+#include <algorithm>
+#include <fmt/format.h>
+#include <utility>
+
+namespace idempotency::postgres {
+namespace {
+
+constexpr uint32_t Readable = EPOLLIN | EPOLLRDHUP;
+constexpr uint32_t Writable = EPOLLOUT;
+
+}  // namespace
+
+Connection::Connection(uint64_t tag, ConnectionOwner& owner, Poller& poller,
+                       const ConnectionSettings& settings, Backoff backoff)
+    : tag_(tag),
+      owner_(owner),
+      poller_(poller),
+      settings_(settings),
+      backoff_(std::move(backoff)) {}
+
+Connection::~Connection() {
+  drop();
+}
+
+void Connection::onTimer(Deadline now) {
+  if (now < timer_) {
+    return;
+  }
+  switch (state_) {
+    case State::Down:
+      state_ = State::Resolving;
+      timer_ = now + settings_.connect_timeout;
+      owner_.onWantsAddresses(*this);
+      return;
+    case State::Resolving:
+      if (!hosts_.empty()) {
+        // The addresses that were good before are better than none.
+        connect(now);
+        return;
+      }
+      fail(now, "looking up the host takes too long");
+      return;
+    case State::Connecting:
+      tryNextHost(now, "connecting takes too long");
+      return;
+    case State::SettingUp:
+      tryNextHost(now, "the server accepts connections but does not answer");
+      return;
+    case State::Busy:
+      // No PQcancel: it blocks, and would leave the outcome as open as it is.
+      fail(now, "the server does not answer in time");
+      return;
+    case State::Ready:
+      timer_ = Deadline::max();
+      return;
+  }
+}
+
+// --- Connecting
+
+void Connection::onResolved(const Resolution& resolution, Deadline now) {
+  if (state_ != State::Resolving) {
+    return;  // Too late: it went on without.
+  }
+  if (!resolution.password.ok()) {
+    fail(now, std::string(resolution.password.status().message()));
+    return;
+  }
+  password_ = *resolution.password;
+  if (resolution.hosts.ok()) {
+    if (hosts_ != *resolution.hosts) {
+      hosts_ = *resolution.hosts;
+      host_ = 0;
+    }
+  } else if (hosts_.empty()) {
+    fail(now, std::string(resolution.hosts.status().message()));
+    return;
+  }
+  connect(now);
+}
+
+void Connection::connect(Deadline now) {
+  hosts_tried_ = 0;
+  last_failure_.clear();
+  tryNextHost(now, "");
+}
+
+void Connection::tryNextHost(Deadline now, const std::string& failure) {
+  drop();
+  if (!failure.empty()) {
+    const Host& host = hosts_[host_];
+    last_failure_ = fmt::format("{}{}{}:{}: {}", last_failure_, last_failure_.empty() ? "" : "; ",
+                                host.name.empty() ? host.address : host.name, host.port, failure);
+    host_ = (host_ + 1) % hosts_.size();
+  }
+  for (; hosts_tried_ < hosts_.size(); host_ = (host_ + 1) % hosts_.size()) {
+    ++hosts_tried_;
+    if (startHost(hosts_[host_])) {
+      state_ = State::Connecting;
+      timer_ = now + settings_.connect_timeout;
+      return;
+    }
+    last_failure_ = describeError(pq_.get());
+    drop();
+  }
+  fail(now, std::string(last_failure_));
+}
+
+bool Connection::startHost(const Host& host) {
+  std::vector<const char*> keywords;
+  std::vector<const char*> values;
+  const auto add = [&](const char* keyword, const std::string& value) {
+    if (!value.empty()) {
+      keywords.push_back(keyword);
+      values.push_back(value.c_str());
+    }
+  };
+  for (const auto& [keyword, value] : settings_.conninfo.options) {
+    add(keyword.c_str(), value);
+  }
+  add("host", host.name);
+  add("hostaddr", host.address);
+  add("port", host.port);
+  add("password", password_);
+  keywords.push_back(nullptr);
+  values.push_back(nullptr);
+  pq_.reset(PQconnectStartParams(keywords.data(), values.data(), 0));
+  if (pq_ == nullptr || PQstatus(pq_.get()) == CONNECTION_BAD) {
+    return false;
+  }
+  PQsetNoticeReceiver(pq_.get(), &onNotice, this);
+  watch(Writable);
+  return true;
+}
+
+void Connection::pollConnect(Deadline now) {
+  const PostgresPollingStatusType status = PQconnectPoll(pq_.get());
+  // libpq may have opened another socket, perhaps with the same number: watch it anew.
+  if (watched_ >= 0) {
+    poller_.forget(watched_);
+    watched_ = -1;
+  }
+  switch (status) {
+    case PGRES_POLLING_READING:
+      watch(Readable);
+      return;
+    case PGRES_POLLING_WRITING:
+      watch(Writable);
+      return;
+    case PGRES_POLLING_OK:
+      setUp(now);
+      return;
+    case PGRES_POLLING_FAILED:
+    case PGRES_POLLING_ACTIVE:
+      break;
+  }
+  tryNextHost(now, describeError(pq_.get()));
+}
+
+void Connection::setUp(Deadline now) {
+  state_ = State::SettingUp;
+  timer_ = now + settings_.connect_timeout;
+  if (PQsetnonblocking(pq_.get(), 1) != 0 || PQenterPipelineMode(pq_.get()) != 1 ||
+      !sendSessionSetup(pq_.get(), settings_.session) || !flush()) {
+    tryNextHost(now, describeError(pq_.get()));
+    return;
+  }
+  exchange_.emplace(sessionSetupResults());
+}
+
+void Connection::onSetUpInput(Deadline now) {
+  switch (exchange_->read(pq_.get())) {
+    case Exchange::Progress::Lost:
+      tryNextHost(now, describeError(pq_.get()));
+      return;
+    case Exchange::Progress::Working:
+      if (!flush()) {
+        tryNextHost(now, describeError(pq_.get()));
+      }
+      return;
+    case Exchange::Progress::Synced:
+      break;
+  }
+  const absl::Status status = checkSession(exchange_->results(), settings_.session);
+  exchange_.reset();
+  if (!status.ok()) {
+    tryNextHost(now, std::string(status.message()));
+    return;
+  }
+  state_ = State::Ready;
+  timer_ = Deadline::max();
+  backoff_.reset();
+  watch(Readable);
+  owner_.onUp(*this);
+}
+
+// --- Batches
+
+void Connection::send(Batch batch, Deadline now) {
+  batch_ = std::move(batch);
+  state_ = State::Busy;
+  replication_in_doubt_ = false;
+  // Not at the first deadline of the batch: that operation is told then, but the others go on.
+  Deadline last = now + settings_.timeout;
+  size_t statements = 0;
+  for (const OperationPtr& operation : batch_) {
+    if (operation->deadline() < now + std::chrono::hours(1)) {
+      last = std::max(last, operation->deadline());
+    }
+    statements += operation->statementCount();
+  }
+  timer_ = last;
+  exchange_.emplace(statements);
+  if (!sendStatements() || !flush()) {
+    fail(now, describeError(pq_.get()));
+  }
+}
+
+bool Connection::sendStatements() {
+  for (const OperationPtr& operation : batch_) {
+    for (size_t i = 0; i < operation->statementCount(); ++i) {
+      parameters_.clear();
+      const Statement& prepared = statement(operation->bind(i, parameters_));
+      if (PQsendQueryPrepared(pq_.get(), prepared.name, parameters_.count(), parameters_.values(),
+                              parameters_.lengths(), parameters_.formats(), 1) != 1) {
+        return false;
+      }
+    }
+  }
+  return PQpipelineSync(pq_.get()) == 1;
+}
+
+void Connection::onBatchInput(Deadline now) {
+  switch (exchange_->read(pq_.get())) {
+    case Exchange::Progress::Lost:
+      fail(now, describeError(pq_.get()));
+      return;
+    case Exchange::Progress::Working:
+      if (!flush()) {
+        fail(now, describeError(pq_.get()));
+      }
+      return;
+    case Exchange::Progress::Synced:
+      break;
+  }
+  BatchEnd end;
+  if (const PGresult* const error = exchange_->error(); error != nullptr) {
+    end.kind = BatchEnd::Kind::RolledBack;
+    end.sqlstate = sqlState(error);
+    end.reason = describeError(error);
+  } else if (replication_in_doubt_) {
+    end.reason = "the commit did not wait for the standby: it may be lost in a failover";
+  } else {
+    end.kind = BatchEnd::Kind::Committed;
+    end.results = std::move(exchange_->results());
+  }
+  const bool useless = end.kind == BatchEnd::Kind::RolledBack && needsNewSession(end.sqlstate);
+  const std::string reason = end.reason;
+  state_ = State::Ready;
+  timer_ = Deadline::max();
+  watch(Readable);
+  endBatch(std::move(end));
+  if (useless && state_ == State::Ready) {
+    fail(now, reason);
+  }
+}
+
+void Connection::endBatch(BatchEnd end) {
+  exchange_.reset();
+  owner_.onBatchEnd(*this, std::exchange(batch_, {}), std::move(end));
+}
+
+// --- Both
+
+void Connection::onEvents(Deadline now) {
+  switch (state_) {
+    case State::Down:
+    case State::Resolving:
+      return;
+    case State::Connecting:
+      pollConnect(now);
+      return;
+    case State::SettingUp:
+      onSetUpInput(now);
+      return;
+    case State::Busy:
+      onBatchInput(now);
+      return;
+    case State::Ready:
+      // Nothing was asked: a notice, a parameter's change, or the end.
+      if (PQconsumeInput(pq_.get()) != 1 || PQstatus(pq_.get()) == CONNECTION_BAD) {
+        fail(now, describeError(pq_.get()));
+        return;
+      }
+      if (PQisBusy(pq_.get()) == 0) {
+        const PqResult result(PQgetResult(pq_.get()));
+        if (result != nullptr || PQstatus(pq_.get()) == CONNECTION_BAD) {
+          fail(now, result != nullptr ? describeError(result.get()) : describeError(pq_.get()));
+        }
+      }
+      return;
+  }
+}
+
+void Connection::fail(Deadline now, const std::string& reason) {
+  const std::string kept = reason;  // It may belong to what is dropped now.
+  const bool had_batch = state_ == State::Busy;
+  drop();
+  state_ = State::Down;
+  timer_ = now + backoff_.next();
+  if (had_batch) {
+    endBatch({.kind = BatchEnd::Kind::Lost, .sqlstate = {}, .reason = kept, .results = {}});
+  }
+  owner_.onDown(*this, kept);
+}
+
+void Connection::close(const std::string& reason) {
+  const bool had_batch = state_ == State::Busy;
+  drop();
+  state_ = State::Down;
+  timer_ = Deadline::max();
+  if (had_batch) {
+    endBatch({.kind = BatchEnd::Kind::Lost, .sqlstate = {}, .reason = reason, .results = {}});
+  }
+}
+
+void Connection::drop() {
+  if (watched_ >= 0) {
+    poller_.forget(watched_);
+    watched_ = -1;
+  }
+  exchange_.reset();
+  pq_.reset();
+}
+
+void Connection::watch(uint32_t events) {
+  const int fd = PQsocket(pq_.get());
+  if (fd == watched_ && events == watched_events_) {
+    return;
+  }
+  if (fd >= 0 && poller_.watch(fd, events, tag_)) {
+    watched_ = fd;
+    watched_events_ = events;
+  }
+  // Else nothing ever happens on it, and its timer ends it.
+}
+
+bool Connection::flush() {
+  const int left = PQflush(pq_.get());
+  if (left >= 0) {
+    watch(left > 0 ? Readable | Writable : Readable);
+  }
+  return left >= 0;
+}
+
+void Connection::onNotice(void* connection, const PGresult* notice) {
+  // The only trace of a commit that was not replicated. Texts are translated, the name of the
+  // function is not.
+  const char* const function = PQresultErrorField(notice, PG_DIAG_SOURCE_FUNCTION);
+  if (function != nullptr && std::string_view(function) == "SyncRepWaitForLSN") {
+    static_cast<Connection*>(connection)->replication_in_doubt_ = true;
+  }
+}
+
+}  // namespace idempotency::postgres

@@ -1,0 +1,348 @@
+#include "source/store/postgres/engine.h"
+
+#include <algorithm>
+#include <random>
+#include <utility>
+
+#include "source/store/postgres/settle_operation.h"
+
+namespace idempotency::postgres {
+namespace {
+
+using std::chrono::milliseconds;
+
+constexpr uint64_t InboxTag = UINT64_MAX;
+constexpr milliseconds FirstReconnect{50};
+constexpr milliseconds LongestReconnect{3000};
+constexpr milliseconds LongestStop{1000};
+// Releases of the store's own that are under way at once: requests come first.
+constexpr size_t MostSettling = 32;
+constexpr char StopReason[] = "the store stops";
+
+std::function<double()> makeJitter() {
+  return [engine = std::minstd_rand(std::random_device()())]() mutable {
+    return std::uniform_real_distribution<double>(0, 1)(engine);
+  };
+}
+
+}  // namespace
+
+Engine::Engine(EngineSettings settings, std::shared_ptr<Inbox> inbox)
+    : settings_(std::move(settings)),
+      inbox_(std::move(inbox)),
+      queue_(settings_.batch),
+      breaker_(settings_.breaker, makeJitter()) {
+  ConnectionOwner& owner = *this;
+  for (uint32_t i = 0; i < settings_.connections; ++i) {
+    connections_.push_back(
+        std::make_unique<Connection>(i, owner, poller_, settings_.connection,
+                                     Backoff(FirstReconnect, LongestReconnect, makeJitter())));
+  }
+}
+
+Engine::~Engine() = default;
+
+void Engine::stop() {
+  stopping_.store(true);
+  inbox_->wake();
+}
+
+void Engine::run() {
+  while (!mayEnd()) {
+    try {
+      turn();
+    } catch (...) {
+      // Out of memory, most likely. What was under way is in doubt; the rest goes on.
+      for (const auto& connection : connections_) {
+        connection->close("internal error");
+      }
+    }
+  }
+  end();
+}
+
+void Engine::turn() {
+  takeMessages();
+  now_ = std::chrono::steady_clock::now();
+  keepDeadlines();
+  for (const auto& connection : connections_) {
+    connection->onTimer(now_);
+  }
+  settle();
+  dispatch();
+  publishStats();
+  const auto events = poller_.wait(nextTimer());
+  now_ = std::chrono::steady_clock::now();
+  for (const epoll_event& event : events) {
+    if (event.data.u64 < connections_.size()) {
+      connections_[event.data.u64]->onEvents(now_);
+    }
+  }
+}
+
+// --- Messages
+
+void Engine::takeMessages() {
+  if (!poller_.watch(inbox_->fd(), EPOLLIN, InboxTag)) {
+    return;
+  }
+  messages_.clear();
+  inbox_->take(messages_);
+  now_ = std::chrono::steady_clock::now();
+  for (Message& message : messages_) {
+    std::visit([this](auto& content) { onMessage(std::move(content)); }, message);
+  }
+  messages_.clear();
+}
+
+void Engine::onMessage(OperationPtr operation) {
+  if (stop_by_ != Deadline::max()) {
+    operation->onRefused(StopReason);
+  } else if (operation->deadline() <= now_) {
+    operation->onDeadline(false);
+  } else if (!breaker_.admit(now_)) {
+    operation->onRefused("circuit breaker open: " + breaker_.reason());
+  } else {
+    queue_.push(std::move(operation));
+  }
+}
+
+void Engine::onMessage(const Abandon& message) {
+  const auto isIt = [&](Operation& operation) { return operation.abandon(message.claim); };
+  if (const OperationPtr waiting = queue_.takeIf(isIt); waiting != nullptr) {
+    waiting->onRefused("abandoned");
+    breaker_.onNoVerdict();
+    return;
+  }
+  for (const auto& connection : connections_) {
+    for (const OperationPtr& operation : connection->batch()) {
+      if (operation != nullptr && isIt(*operation)) {
+        return;  // Its result will tell.
+      }
+    }
+  }
+  settle_list_.add({message.claim, true, milliseconds(0)}, now_);
+}
+
+void Engine::onMessage(const Resolution& resolution) {
+  resolving_ = false;
+  for (const auto& connection : connections_) {
+    connection->onResolved(resolution, now_);
+  }
+}
+
+void Engine::onMessage(const Task& task) {
+  try {
+    task();
+  } catch (...) {
+  }
+}
+
+// --- Deadlines
+
+void Engine::keepDeadlines() {
+  const std::vector<OperationPtr> expired = queue_.takeExpired(now_);
+  for (const OperationPtr& operation : expired) {
+    operation->onDeadline(false);
+  }
+  if (!expired.empty()) {
+    // They waited in vain for a connection: as good as no answer.
+    breaker_.onFailure(now_,
+                       stats_.last_error.empty() ? "no connection is free" : stats_.last_error);
+  }
+  if (now_ < next_flight_deadline_) {
+    return;
+  }
+  next_flight_deadline_ = Deadline::max();
+  for (const auto& connection : connections_) {
+    for (const OperationPtr& operation : connection->batch()) {
+      if (operation->finished()) {
+        continue;
+      }
+      if (operation->deadline() <= now_) {
+        operation->onDeadline(true);
+      } else {
+        next_flight_deadline_ = std::min(next_flight_deadline_, operation->deadline());
+      }
+    }
+  }
+}
+
+// --- Sending
+
+void Engine::settle() {
+  if (!anyUp()) {
+    return;
+  }
+  for (const ClaimRef& claim : settle_list_.takeDue(now_, MostSettling)) {
+    queue_.push(std::make_unique<SettleOperation>(
+        claim, now_ + settings_.connection.timeout, [this, claim](std::optional<bool> removed) {
+          if (removed.has_value()) {
+            settle_list_.onReleased(claim, *removed, now_);
+          } else {
+            settle_list_.onFailed(claim, now_);
+          }
+        }));
+  }
+}
+
+void Engine::dispatch() {
+  for (const auto& connection : connections_) {
+    if (queue_.empty()) {
+      return;
+    }
+    if (connection->state() != Connection::State::Ready) {
+      continue;
+    }
+    Batch batch = queue_.take(busy_tenants_);
+    if (batch.empty()) {
+      return;
+    }
+    ++stats_.batches;
+    stats_.operations += batch.size();
+    for (const OperationPtr& operation : batch) {
+      if (const std::string* const tenant = operation->countedTenant(); tenant != nullptr) {
+        busy_tenants_.insert(*tenant);
+      }
+      next_flight_deadline_ = std::min(next_flight_deadline_, operation->deadline());
+    }
+    connection->send(std::move(batch), now_);
+  }
+}
+
+void Engine::onBatchEnd(Connection&, Batch batch, BatchEnd end) {
+  for (const OperationPtr& operation : batch) {
+    if (const std::string* const tenant = operation->countedTenant(); tenant != nullptr) {
+      busy_tenants_.erase(*tenant);
+    }
+  }
+  if (end.kind != BatchEnd::Kind::Committed) {
+    ++stats_.batches_failed;
+    stats_.last_error = end.reason;
+  }
+  const std::string reason = end.reason;
+  BatchVerdict verdict = conclude(std::move(batch), std::move(end));
+  switch (verdict.health) {
+    case BatchVerdict::Health::Good:
+      breaker_.onSuccess();
+      break;
+    case BatchVerdict::Health::Outage:
+      breaker_.onFailure(now_, reason);
+      break;
+    case BatchVerdict::Health::NoVerdict:
+      breaker_.onNoVerdict();
+      break;
+  }
+  for (const Operation::Leftover& leftover : verdict.leftovers) {
+    settle_list_.add(leftover, now_);
+  }
+  for (auto again = verdict.send_again.rbegin(); again != verdict.send_again.rend(); ++again) {
+    queue_.pushFront(std::move(*again));
+  }
+}
+
+// --- Connections
+
+void Engine::onWantsAddresses(Connection& connection) {
+  const Conninfo& conninfo = settings_.connection.conninfo;
+  if (settings_.password_file.empty() &&
+      std::none_of(conninfo.hosts.begin(), conninfo.hosts.end(), needsLookUp)) {
+    connection.onResolved({conninfo.hosts, std::string()}, now_);
+    return;
+  }
+  if (!std::exchange(resolving_, true)) {
+    // The inbox may outlive this store: a look-up cannot be called off.
+    resolve(conninfo.hosts, settings_.password_file,
+            [inbox = inbox_](Resolution resolution) { inbox->push(std::move(resolution)); });
+  }
+}
+
+void Engine::onUp(Connection&) {
+  ++stats_.connects;
+  breaker_.onConnected();
+}
+
+void Engine::onDown(Connection&, const std::string& reason) {
+  ++stats_.connections_lost;
+  stats_.last_error = reason;
+  // With others up, the database is not down.
+  if (!anyUp()) {
+    breaker_.onFailure(now_, reason);
+  }
+}
+
+bool Engine::anyUp() const {
+  return std::any_of(connections_.begin(), connections_.end(),
+                     [](const auto& connection) { return connection->isUp(); });
+}
+
+Deadline Engine::nextTimer() const {
+  Deadline next = std::min({queue_.nextDeadline(), next_flight_deadline_, stop_by_});
+  if (anyUp()) {
+    next = std::min(next, settle_list_.nextDue());
+  }
+  for (const auto& connection : connections_) {
+    next = std::min(next, connection->timer());
+  }
+  return next;
+}
+
+// --- The end
+
+bool Engine::mayEnd() {
+  if (!stopping_.load()) {
+    return false;
+  }
+  const Deadline now = std::chrono::steady_clock::now();
+  if (stop_by_ == Deadline::max()) {
+    takeMessages();
+    // What is under way gets a moment; what waits is refused.
+    stop_by_ = now + std::min(settings_.connection.timeout, LongestStop);
+    for (const OperationPtr& operation : queue_.takeAll()) {
+      operation->onRefused(StopReason);
+    }
+  }
+  if (now >= stop_by_) {
+    return true;
+  }
+  const bool idle = std::all_of(connections_.begin(), connections_.end(), [](const auto& entry) {
+    return entry->state() != Connection::State::Busy;
+  });
+  return idle && queue_.empty() && (settle_list_.size() == 0 || !anyUp());
+}
+
+void Engine::end() {
+  for (const auto& connection : connections_) {
+    connection->close(StopReason);
+  }
+  // Callbacks may call again, also from here.
+  for (std::vector<Message> last;;) {
+    for (const OperationPtr& operation : queue_.takeAll()) {
+      operation->onRefused(StopReason);
+    }
+    inbox_->take(last);
+    if (last.empty()) {
+      return;
+    }
+    for (Message& message : std::exchange(last, {})) {
+      std::visit([this](auto& content) { onMessage(std::move(content)); }, message);
+    }
+  }
+}
+
+void Engine::publishStats() {
+  stats_.breaker = breaker_.state();
+  stats_.unsettled = settle_list_.size();
+  stats_.connections_up = static_cast<uint32_t>(
+      std::count_if(connections_.begin(), connections_.end(),
+                    [](const auto& connection) { return connection->isUp(); }));
+  const std::lock_guard lock(stats_mutex_);
+  published_ = stats_;
+}
+
+EngineStats Engine::stats() const {
+  const std::lock_guard lock(stats_mutex_);
+  return published_;
+}
+
+}  // namespace idempotency::postgres

@@ -1,0 +1,32 @@
+#pragma once
+
+#include <functional>
+
+#include "source/store/postgres/operation.h"
+#include "source/store/postgres/record_reader.h"
+
+namespace idempotency::postgres {
+
+class LookUpOperation : public Operation {
+public:
+  LookUpOperation(Identity identity, Deadline deadline, QueueBound::Ticket ticket,
+                  std::function<void(LookUpResult)> done);
+
+  Lane lane() const override { return Lane::Read; }
+  const Identity* identity() const override { return &identity_; }
+  StatementId bind(size_t index, Parameters& parameters) const override;
+  Next onResults(std::span<const PqResult> results) override;
+  Next onLost(const std::string& reason) override;
+  void onRefused(const std::string& reason) override;
+  void onDeadline(bool sent) override;
+  bool finished() const override { return done_ == nullptr; }
+
+private:
+  void finish(LookUpResult result);
+
+  const Identity identity_;
+  std::function<void(LookUpResult)> done_;
+  RecordReader reader_;
+};
+
+}  // namespace idempotency::postgres

@@ -1,0 +1,44 @@
+#include "source/store/postgres/poller.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <unistd.h>
+
+namespace idempotency::postgres {
+
+Poller::Poller() : fd_(epoll_create1(EPOLL_CLOEXEC)) {}
+
+Poller::~Poller() {
+  if (fd_ >= 0) {
+    close(fd_);
+  }
+}
+
+bool Poller::watch(int fd, uint32_t events, uint64_t tag) {
+  epoll_event event{};
+  event.events = events;
+  event.data.u64 = tag;
+  if (epoll_ctl(fd_, EPOLL_CTL_MOD, fd, &event) == 0) {
+    return true;
+  }
+  return errno == ENOENT && epoll_ctl(fd_, EPOLL_CTL_ADD, fd, &event) == 0;
+}
+
+void Poller::forget(int fd) {
+  // A descriptor that is closed already has left by itself.
+  epoll_ctl(fd_, EPOLL_CTL_DEL, fd, nullptr);
+}
+
+std::span<const epoll_event> Poller::wait(Deadline until) {
+  using std::chrono::milliseconds;
+  constexpr milliseconds Longest{60'000};
+  milliseconds left = Longest;
+  if (const auto now = std::chrono::steady_clock::now(); until < now + Longest) {
+    left = std::max(std::chrono::ceil<milliseconds>(until - now), milliseconds(0));
+  }
+  const int count = epoll_wait(fd_, events_.data(), static_cast<int>(events_.size()),
+                               static_cast<int>(left.count()));
+  return {events_.data(), static_cast<size_t>(std::max(count, 0))};
+}
+
+}  // namespace idempotency::postgres

@@ -1,0 +1,35 @@
+#pragma once
+
+#include <array>
+#include <chrono>
+#include <cstdint>
+#include <span>
+#include <sys/epoll.h>
+
+#include "source/store/store.h"
+
+namespace idempotency::postgres {
+
+// epoll, level-triggered. A tag tells which descriptor is ready.
+class Poller {
+public:
+  Poller();
+  ~Poller();
+  Poller(const Poller&) = delete;
+  Poller& operator=(const Poller&) = delete;
+
+  bool ok() const { return fd_ >= 0; }
+
+  // Watches a descriptor; adds it or changes what is watched. False: the kernel refused.
+  [[nodiscard]] bool watch(int fd, uint32_t events, uint64_t tag);
+  void forget(int fd);
+
+  // Waits for events, until `until` at the longest.
+  [[nodiscard]] std::span<const epoll_event> wait(Deadline until);
+
+private:
+  const int fd_;
+  std::array<epoll_event, 72> events_{};
+};
+
+}  // namespace idempotency::postgres

@@ -1,0 +1,36 @@
+#include "source/store/postgres/record_reader.h"
+
+namespace idempotency::postgres {
+
+StatementId RecordReader::bind(const Identity& identity, Parameters& parameters) const {
+  if (step_ == Step::Response) {
+    parameters.int64(record_.attempt);
+    parameters.int64(expires_at_);
+    return StatementId::ReadResponse;
+  }
+  parameters.bytes(identity.tenant);
+  parameters.bytes(identity.operation);
+  parameters.bytes(identity.key);
+  return StatementId::ReadKey;
+}
+
+void RecordReader::onRows(const Rows& rows) {
+  if (step_ == Step::Response) {
+    if (!rows.empty()) {
+      record_.response = rows.bytes(0, 0);
+    }
+    step_ = Step::Done;
+    return;
+  }
+  step_ = Step::Done;
+  found_ = !rows.empty();
+  if (found_) {
+    record_ = readRecord(rows, 0);
+    expires_at_ = rows.int64(0, KeyColumn::ExpiresAt);
+    if (record_.state == RecordState::Completed && record_.tombstone == Tombstone::None) {
+      step_ = Step::Response;
+    }
+  }
+}
+
+}  // namespace idempotency::postgres

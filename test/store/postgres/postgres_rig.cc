@@ -1,0 +1,114 @@
+#include "test/store/postgres/postgres_rig.h"
+
+#include <stdexcept>
+
+#include <fmt/format.h>
+
+namespace idempotency::test {
+namespace {
+
+std::string fromHex(const std::string& text) {
+  std::string bytes;
+  for (size_t i = 2; i + 1 < text.size(); i += 2) {  // After "\x".
+    bytes.push_back(static_cast<char>(std::stoi(text.substr(i, 2), nullptr, 16)));
+  }
+  return bytes;
+}
+
+}  // namespace
+
+std::string literal(const std::string& bytes) {
+  std::string text = "'\\x";
+  for (const char c : bytes) {
+    text += fmt::format("{:02x}", static_cast<unsigned char>(c));
+  }
+  return text + "'::bytea";
+}
+
+PostgresRig::PostgresRig() : database_(PostgresServer::shared().createDatabase()) {
+  start();
+}
+
+PostgresRig::~PostgresRig() {
+  stop();
+  blocker_.reset();
+  PostgresServer::shared().dropDatabase(database_);
+}
+
+std::unique_ptr<PostgresStore> PostgresRig::makeStore() const {
+  PostgresStoreOptions options;
+  options.postgres.conninfo = conninfo();
+  options.postgres.timeout = std::chrono::seconds(5);
+  auto store = PostgresStore::create(options);
+  if (!store.ok()) {
+    throw std::runtime_error(store.status().ToString());
+  }
+  return *std::move(store);
+}
+
+Store& PostgresRig::other() {
+  if (other_ == nullptr) {
+    other_ = makeStore();
+  }
+  return *other_;
+}
+
+void PostgresRig::stop() {
+  store_.reset();
+  other_.reset();
+}
+
+void PostgresRig::start() {
+  store_ = makeStore();
+}
+
+void PostgresRig::passTime(std::chrono::milliseconds time) {
+  sql(fmt::format(
+      "SET jit = off;"
+      "UPDATE idempotency.key SET lease_until = lease_until - t, expires_at = expires_at - t,"
+      " reap_at = reap_at - t, claimed_at = claimed_at - t, created_at = created_at - t,"
+      " completed_at = completed_at - t, reconcile_after = reconcile_after - t"
+      " FROM (SELECT interval '{0} ms') AS passed (t);"
+      "UPDATE idempotency.response SET expires_at = expires_at - interval '{0} ms';"
+      "UPDATE idempotency.leader SET lease_until = lease_until - interval '{0} ms';"
+      "UPDATE idempotency.sweep_position SET swept_to = swept_to - interval '{0} ms',"
+      " started_at = started_at - interval '{0} ms'",
+      time.count()));
+}
+
+void PostgresRig::setRecoveryPoint(const Identity& identity, const std::string& recovery_point) {
+  sql(fmt::format("UPDATE idempotency.key SET recovery_point = '{}' WHERE tenant = {} AND"
+                  " operation = {} AND key = {}",
+                  recovery_point, literal(identity.tenant), literal(identity.operation),
+                  literal(identity.key)));
+}
+
+std::vector<AuditEntry> PostgresRig::audit() {
+  std::vector<AuditEntry> entries;
+  for (const auto& row :
+       sql("SELECT action, tenant, operation, key, count FROM idempotency.audit ORDER BY id")) {
+    AuditEntry entry;
+    entry.action = row[0];
+    if (row[3] != "NULL") {
+      entry.identity = Identity{fromHex(row[1]), fromHex(row[2]), fromHex(row[3])};
+    }
+    entry.count = std::stoull(row[4]);
+    entries.push_back(std::move(entry));
+  }
+  return entries;
+}
+
+void PostgresRig::block() {
+  blocker_.reset(PQconnectdb(conninfo().c_str()));
+  const postgres::PqResult result(
+      PQexec(blocker_.get(), "BEGIN; LOCK TABLE idempotency.key IN ACCESS EXCLUSIVE MODE"));
+  if (PQresultStatus(result.get()) != PGRES_COMMAND_OK) {
+    throw std::runtime_error(PQerrorMessage(blocker_.get()));
+  }
+}
+
+void PostgresRig::unblock() {
+  blocker_.reset();
+}
+
+}  // namespace idempotency::test

@@ -1,0 +1,46 @@
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "source/store/postgres/postgres_store.h"
+#include "test/store/store_contract.h"
+#include "test/support/postgres_server.h"
+
+namespace idempotency::test {
+
+// A store on a database of its own, on the shared server.
+class PostgresRig : public StoreRig {
+public:
+  PostgresRig();
+  ~PostgresRig() override;
+
+  Store& store() override { return *store_; }
+  MaintenanceStore& maintenance() override { return *store_; }
+  Store& other() override;
+  void stop() override;
+  void start() override;
+  void passTime(std::chrono::milliseconds time) override;
+  void setRecoveryPoint(const Identity& identity, const std::string& recovery_point) override;
+  std::vector<AuditEntry> audit() override;
+  void block() override;
+  void unblock() override;
+
+  PostgresStore& postgres() { return *store_; }
+  std::string conninfo() const { return PostgresServer::shared().conninfo(database_); }
+  TextRows sql(const std::string& text) const { return query(conninfo(), text); }
+
+private:
+  std::unique_ptr<PostgresStore> makeStore() const;
+
+  std::string database_;
+  std::unique_ptr<PostgresStore> store_;
+  std::unique_ptr<PostgresStore> other_;
+  postgres::PqConnection blocker_;
+};
+
+// A bytea literal.
+std::string literal(const std::string& bytes);
+
+}  // namespace idempotency::test

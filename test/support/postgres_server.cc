@@ -1,0 +1,197 @@
+#include "test/support/postgres_server.h"
+
+#include <chrono>
+#include <csignal>
+#include <cstdlib>
+#include <fcntl.h>
+#include <filesystem>
+#include <fstream>
+#include <grp.h>
+#include <pwd.h>
+#include <sstream>
+#include <stdexcept>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <thread>
+#include <unistd.h>
+
+#include <fmt/format.h>
+
+#include "source/store/postgres/migrate.h"
+#include "source/store/postgres/pq.h"
+
+namespace idempotency::test {
+namespace {
+
+using postgres::PqConnection;
+using postgres::PqResult;
+
+std::string binary(const std::string& name) {
+  const char* const folder = std::getenv("POSTGRES_BIN");
+  return std::string(folder != nullptr ? folder : "/usr/lib/postgresql/15/bin") + "/" + name;
+}
+
+// PostgreSQL refuses to run as root.
+const passwd* unprivilegedUser() {
+  return geteuid() == 0 ? getpwnam("postgres") : nullptr;
+}
+
+pid_t spawn(const std::vector<std::string>& command, const std::string& folder) {
+  const passwd* const user = unprivilegedUser();
+  const std::string log = folder + "/log";
+  const pid_t child = fork();
+  if (child != 0) {
+    return child;
+  }
+  const int output = open(log.c_str(), O_CREAT | O_WRONLY | O_APPEND, 0666);
+  dup2(output, 1);
+  dup2(output, 2);
+  if (user != nullptr && (setgroups(0, nullptr) != 0 || setgid(user->pw_gid) != 0 ||
+                          setuid(user->pw_uid) != 0)) {
+    _exit(126);
+  }
+  setsid();
+  prctl(PR_SET_PDEATHSIG, SIGQUIT);
+  if (chdir(folder.c_str()) != 0) {
+    _exit(126);
+  }
+  std::vector<char*> words;
+  for (const std::string& word : command) {
+    words.push_back(const_cast<char*>(word.c_str()));
+  }
+  words.push_back(nullptr);
+  execv(words[0], words.data());
+  _exit(127);
+}
+
+std::string readFile(const std::string& path) {
+  std::ostringstream text;
+  text << std::ifstream(path).rdbuf();
+  return text.str();
+}
+
+}  // namespace
+
+TextRows query(const std::string& conninfo, const std::string& sql) {
+  const PqConnection connection(PQconnectdb(conninfo.c_str()));
+  const PqResult result(PQexec(connection.get(), sql.c_str()));
+  const ExecStatusType status = PQresultStatus(result.get());
+  if (status != PGRES_TUPLES_OK && status != PGRES_COMMAND_OK) {
+    throw std::runtime_error(fmt::format("{}\n{}{}", sql, PQerrorMessage(connection.get()),
+                                         PQresultErrorMessage(result.get())));
+  }
+  TextRows rows;
+  for (int row = 0; row < PQntuples(result.get()); ++row) {
+    auto& values = rows.emplace_back();
+    for (int column = 0; column < PQnfields(result.get()); ++column) {
+      values.emplace_back(PQgetisnull(result.get(), row, column) != 0
+                              ? "NULL"
+                              : PQgetvalue(result.get(), row, column));
+    }
+  }
+  return rows;
+}
+
+PostgresServer::PostgresServer(std::map<std::string, std::string> settings)
+    : settings_(std::move(settings)) {
+  // Short: a socket's path has room for about 100 characters.
+  std::string pattern = "/tmp/idempotency-XXXXXX";
+  if (mkdtemp(pattern.data()) == nullptr) {
+    throw std::runtime_error("mkdtemp failed");
+  }
+  folder_ = pattern;
+  if (const passwd* const user = unprivilegedUser(); user != nullptr) {
+    if (chown(folder_.c_str(), user->pw_uid, user->pw_gid) != 0) {
+      throw std::runtime_error("chown failed");
+    }
+  }
+  int status = 0;
+  const pid_t initdb =
+      spawn({binary("initdb"), "-D", folder_ + "/data", "-U", "postgres", "-A", "trust",
+             "--encoding=UTF8", "--locale=C", "--no-sync"},
+            folder_);
+  waitpid(initdb, &status, 0);
+  if (status != 0) {
+    throw std::runtime_error("initdb failed:\n" + readFile(folder_ + "/log"));
+  }
+  start();
+}
+
+PostgresServer::~PostgresServer() {
+  stop(SIGQUIT);
+  std::error_code ignored;
+  std::filesystem::remove_all(folder_, ignored);
+}
+
+PostgresServer& PostgresServer::shared() {
+  static PostgresServer server;
+  return server;
+}
+
+void PostgresServer::start() {
+  std::map<std::string, std::string> all = {
+      {"listen_addresses", ""},
+      {"unix_socket_directories", folder_},
+      // The page cache outlives a kill of the server.
+      {"fsync", "off"},
+      {"max_connections", "100"},
+      {"shared_buffers", "32MB"},
+  };
+  for (const auto& [name, value] : settings_) {
+    all[name] = value;
+  }
+  std::vector<std::string> command = {binary("postgres"), "-D", folder_ + "/data"};
+  for (const auto& [name, value] : all) {
+    command.insert(command.end(), {"-c", name + "=" + value});
+  }
+  pid_ = spawn(command, folder_);
+  wait();
+}
+
+void PostgresServer::wait() {
+  for (int i = 0; i < 600; ++i) {
+    if (PQping(conninfo().c_str()) == PQPING_OK) {
+      return;
+    }
+    int status = 0;
+    if (waitpid(pid_, &status, WNOHANG) == pid_) {
+      pid_ = 0;
+      break;
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  }
+  throw std::runtime_error("PostgreSQL does not start:\n" + readFile(folder_ + "/log"));
+}
+
+void PostgresServer::stop(int signal) {
+  if (pid_ > 0) {
+    kill(pid_, signal);
+    waitpid(pid_, nullptr, 0);
+    pid_ = 0;
+  }
+}
+
+std::string PostgresServer::conninfo(const std::string& database) const {
+  return fmt::format("host={} user=postgres dbname={}", folder_, database);
+}
+
+std::string PostgresServer::createDatabase() {
+  if (!has_template_) {
+    query(conninfo(), "CREATE DATABASE prepared");
+    const absl::Status status = postgres::migrate(
+        {.conninfo = conninfo("prepared"), .password = {}, .to = {}}, [](std::string_view) {});
+    if (!status.ok()) {
+      throw std::runtime_error(status.ToString());
+    }
+    has_template_ = true;
+  }
+  std::string name = fmt::format("test{}", ++databases_);
+  query(conninfo(), fmt::format("CREATE DATABASE {} TEMPLATE prepared", name));
+  return name;
+}
+
+void PostgresServer::dropDatabase(const std::string& name) {
+  query(conninfo(), fmt::format("DROP DATABASE {} WITH (FORCE)", name));
+}
+
+}  // namespace idempotency::test
