@@ -721,6 +721,11 @@ INSTANTIATE_TEST_SUITE_P(
                       "store.redis: unknown field; allowed: postgres, sqlite"},
         BadFilterCase{POSTGRES(""),
                       "store.postgres.conninfo: missing; allowed: a libpq connection string"},
+        // A number may be a secret too.
+        BadFilterCase{POSTGRES(R"("conninfo": 31337)"),
+                      "store.postgres.conninfo: a number; allowed: a string"},
+        BadFilterCase{POSTGRES(R"("conninfo": "host=a", "password_file": 31337)"),
+                      "store.postgres.password_file: a number; allowed: a string"},
         BadFilterCase{POSTGRES(R"("conninfo": "host=a", "connections": 0)"),
                       "store.postgres.connections: 0; allowed: 1 to 64"},
         BadFilterCase{POSTGRES(R"("conninfo": "host=a", "connections": 65)"),
