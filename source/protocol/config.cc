@@ -8,6 +8,7 @@
 #include "source/protocol/conninfo.h"
 #include "source/protocol/duration_text.h"
 #include "source/protocol/json_message.h"
+#include "source/protocol/policy_merge.h"
 
 namespace idempotency {
 namespace {

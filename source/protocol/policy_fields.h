@@ -58,8 +58,4 @@ struct PolicyFields {
 // Reads the message; what is wrong in it goes to `errors`, with paths that start with "policy.".
 PolicyFields readPolicy(const v1::Policy& message, FieldErrors& errors);
 
-// Each field from the first level that has it, else the default. Contradictions between fields go
-// to `errors`.
-Policy mergePolicy(const PolicyFields& route, const PolicyFields& filter, FieldErrors& errors);
-
 }  // namespace idempotency
