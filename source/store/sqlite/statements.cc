@@ -63,7 +63,7 @@ constexpr std::string_view text(Sql sql) {
       return "SELECT records FROM tenant_use WHERE tenant = ?1";
     case Sql::CountPastLife:
       // Those of one tenant among all that wait for the reaper, no more than asked for.
-      return "SELECT count(*) FROM (SELECT 1 FROM record "
+      return "SELECT count(*) FROM (SELECT 1 FROM record INDEXED BY record_expiry "
              "WHERE expired_at IS NULL AND expires_at <= ?2 AND tenant = ?1 LIMIT ?3)";
     case Sql::AddTenantUse:
       return "INSERT INTO tenant_use (tenant, records) VALUES (?1, ?2) "
@@ -75,10 +75,12 @@ constexpr std::string_view text(Sql sql) {
              "WHERE owner = excluded.owner OR lease_until <= ?3";
     case Sql::FindDeadLeases:
       return "SELECT id, tenant, operation, key, attempt, on_lease_expired FROM record "
-             "WHERE state = 1 AND lease_until <= ?1 ORDER BY lease_until LIMIT ?2";
+             "INDEXED BY record_lease WHERE state = 1 AND lease_until <= ?1 ORDER BY lease_until "
+             "LIMIT ?2";
     case Sql::FindPastLife:
       return "SELECT id, tenant, operation, key, attempt, state FROM record "
-             "WHERE expired_at IS NULL AND expires_at <= ?1 AND state <> 1 "
+             "INDEXED BY record_expiry WHERE expired_at IS NULL AND expires_at <= ?1 AND state <> "
+             "1 "
              "ORDER BY expires_at LIMIT ?2";
     case Sql::GiveUp:
       return "UPDATE record SET state = 2, status = ?3, tombstone = ?4, completed_at = ?5, "

@@ -52,9 +52,10 @@ int faultOf(Call call, sqlite3_file* file) {
   return faultOf(call, *toFile(file)->name);
 }
 
-void rememberSynced(sqlite3_file* file) {
+// What the file holds now is on the disk.
+void rememberAsDurable(sqlite3_file* file, bool anew) {
   const std::lock_guard lock(control().mutex);
-  if (!control().tracking) {
+  if (!control().tracking || (!anew && control().durable.contains(*toFile(file)->name))) {
     return;
   }
   sqlite3_int64 size = 0;
@@ -89,7 +90,7 @@ int onSync(sqlite3_file* file, int flags) {
   }
   const int code = real(file)->pMethods->xSync(real(file), flags);
   if (code == SQLITE_OK) {
-    rememberSynced(file);
+    rememberAsDurable(file, /*anew=*/true);
   }
   return code;
 }
@@ -175,6 +176,7 @@ int onOpen(sqlite3_vfs*, const char* path, sqlite3_file* file, int flags, int* o
   if (code == SQLITE_OK) {
     toFile(file)->name = new std::string(lastPart(path));
     file->pMethods = &Methods;
+    rememberAsDurable(file, /*anew=*/false);
   }
   return code;
 }

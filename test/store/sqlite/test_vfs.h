@@ -27,7 +27,8 @@ void passTime(std::chrono::milliseconds time);
 using Fault = std::function<int(Call call, std::string_view file)>;
 void setFault(Fault fault);
 
-// From now on remembers what of each file was written and then synced.
+// From now on remembers what of each file was written and then synced. Only files that are opened
+// later; what they hold then counts as synced.
 void trackDurable();
 // The files by name without folder, as they would be after a power cut now: what was never synced
 // is not there. The shared memory is left out, since it does not survive either.

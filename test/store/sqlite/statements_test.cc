@@ -1,0 +1,122 @@
+// The plans that SQLite makes for the store's statements.
+#include "source/store/sqlite/statements.h"
+
+#include <memory>
+#include <string>
+
+#include "gtest/gtest.h"
+
+#include "source/store/sqlite/database.h"
+#include "source/store/sqlite/schema.h"
+#include "test/store/sqlite/sqlite_rig.h"
+
+namespace idempotency::sqlite {
+namespace {
+
+class StatementsTest : public ::testing::Test {
+protected:
+  StatementsTest() {
+    auto database = Database::open(folder_.path() + "/plans.db", true);
+    EXPECT_TRUE(database.ok()) << database.status();
+    database_ = *std::move(database);
+    EXPECT_TRUE(migrate(*database_).ok());
+  }
+
+  static std::string text(Sql sql) {
+    return std::string(statementTexts()[static_cast<size_t>(sql)]);
+  }
+
+  std::string plan(Sql sql) {
+    Statement statement(*database_, "EXPLAIN QUERY PLAN " + text(sql));
+    Query row(statement);
+    std::string plan;
+    while (row.next()) {
+      plan += row.bytes(3) + "\n";
+    }
+    EXPECT_EQ(database_->error(), SQLITE_OK) << database_->message();
+    return plan;
+  }
+
+  const test::TemporaryFolder folder_;
+  std::unique_ptr<Database> database_;
+};
+
+TEST_F(StatementsTest, EveryStatementIsWritten) {
+  for (size_t i = 0; i < SqlCount; ++i) {
+    EXPECT_FALSE(statementTexts()[i].empty()) << i;
+    Statement statement(*database_, statementTexts()[i]);
+    EXPECT_EQ(database_->error(), SQLITE_OK) << database_->message();
+  }
+}
+
+TEST_F(StatementsTest, NothingScansATable) {
+  for (size_t i = 0; i < SqlCount; ++i) {
+    const std::string how = plan(static_cast<Sql>(i));
+    EXPECT_EQ(how.find("SCAN record"), std::string::npos) << statementTexts()[i] << "\n" << how;
+    EXPECT_EQ(how.find("SCAN response"), std::string::npos) << statementTexts()[i] << "\n" << how;
+    EXPECT_EQ(how.find("SCAN tenant_use"), std::string::npos) << statementTexts()[i];
+    EXPECT_EQ(how.find("TEMP B-TREE"), std::string::npos) << statementTexts()[i] << "\n" << how;
+  }
+}
+
+TEST_F(StatementsTest, ClaimsAndLookUpsUseTheUniqueIndex) {
+  const std::string unique =
+      "USING INDEX sqlite_autoindex_record_1 (tenant=? AND operation=? AND key=?)";
+  EXPECT_NE(plan(Sql::FindRecord).find(unique), std::string::npos) << plan(Sql::FindRecord);
+  EXPECT_NE(plan(Sql::FindClaim).find(unique), std::string::npos) << plan(Sql::FindClaim);
+  EXPECT_NE(plan(Sql::FindRecord).find("SEARCH response USING INTEGER PRIMARY KEY"),
+            std::string::npos)
+      << plan(Sql::FindRecord);
+  // An upsert has no plan of its own; without the unique constraint it would not even be prepared.
+  EXPECT_NE(text(Sql::InsertRecord).find("ON CONFLICT (tenant, operation, key) DO NOTHING"),
+            std::string::npos);
+}
+
+TEST_F(StatementsTest, WritesGoStraightToTheirRow) {
+  for (const Sql sql : {Sql::Reclaim, Sql::Complete, Sql::Fail, Sql::MarkUnknown, Sql::Extend,
+                        Sql::DeleteRecord, Sql::GiveUp, Sql::Expire}) {
+    EXPECT_NE(plan(sql).find("SEARCH record USING INTEGER PRIMARY KEY (rowid=?)"),
+              std::string::npos)
+        << plan(sql);
+  }
+}
+
+TEST_F(StatementsTest, BackgroundJobsUseTheirIndexes) {
+  EXPECT_NE(plan(Sql::FindDeadLeases).find("INDEX record_lease (lease_until<?)"), std::string::npos)
+      << plan(Sql::FindDeadLeases);
+  EXPECT_NE(plan(Sql::FindPastLife).find("INDEX record_expiry (expires_at<?)"), std::string::npos)
+      << plan(Sql::FindPastLife);
+  EXPECT_NE(plan(Sql::CountPastLife).find("COVERING INDEX record_expiry (expires_at<?)"),
+            std::string::npos)
+      << plan(Sql::CountPastLife);
+}
+
+TEST_F(StatementsTest, PlansStayTheSameWithStatistics) {
+  ASSERT_TRUE(database_->run(
+      "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 2000) "
+      "INSERT INTO record (tenant, operation, key, fingerprint, state, attempt, recovery_point, "
+      "lease_until, on_lease_expired, created_at, expires_at) "
+      "SELECT x'01', x'02', CAST(i AS BLOB), x'', 2, i, 'started', i, 0, i, i FROM n; ANALYZE"))
+      << database_->message();
+  EXPECT_NE(
+      plan(Sql::FindRecord).find("sqlite_autoindex_record_1 (tenant=? AND operation=? AND key=?)"),
+      std::string::npos)
+      << plan(Sql::FindRecord);
+  EXPECT_NE(plan(Sql::FindPastLife).find("record_expiry"), std::string::npos)
+      << plan(Sql::FindPastLife);
+}
+
+TEST_F(StatementsTest, ClockTellsMilliseconds) {
+  const int64_t before = std::chrono::duration_cast<std::chrono::milliseconds>(
+                             std::chrono::system_clock::now().time_since_epoch())
+                             .count();
+  const int64_t now = database_->askNumber(text(Sql::Now));
+  const int64_t after = std::chrono::duration_cast<std::chrono::milliseconds>(
+                            std::chrono::system_clock::now().time_since_epoch())
+                            .count();
+  EXPECT_GE(now, before - 1);
+  EXPECT_LE(now, after + 1);
+}
+
+}  // namespace
+}  // namespace idempotency::sqlite
