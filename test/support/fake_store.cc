@@ -353,9 +353,20 @@ void FakeStore::loseNextAnswer() {
   lose_next_answer_ = true;
 }
 
+uint64_t FakeStore::operations() {
+  const std::lock_guard lock(mutex_);
+  return posted_;
+}
+
+void FakeStore::flush() {
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [this, all = posted_] { return finished_ >= all; });
+}
+
 void FakeStore::post(Operation operation) {
   {
     const std::lock_guard lock(mutex_);
+    ++posted_;
     operations_.push_back(std::move(operation));
   }
   changed_.notify_all();
@@ -569,6 +580,8 @@ void FakeStore::run() {
       operation->finish(ending, reason);
       operation.reset();  // Its closures may own what calls us.
       lock.lock();
+      ++finished_;
+      changed_.notify_all();
     } else if (stopping_) {
       return;
     } else if (const Deadline earliest = earliestDeadline(); earliest == Deadline::max()) {

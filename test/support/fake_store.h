@@ -86,6 +86,11 @@ public:
   // The next operation is carried out, but its caller learns only that it is in doubt.
   void loseNextAnswer();
 
+  // How many operations it has been asked for, its own among them.
+  uint64_t operations();
+  // Waits until all that it has been asked for so far is answered; not while it is paused.
+  void flush();
+
   // Store
   void claim(ClaimRequest request, Deadline deadline,
              std::function<void(ClaimResult)> done) override;
@@ -136,6 +141,8 @@ private:
   std::mutex mutex_;
   std::condition_variable changed_;
   std::deque<Operation> operations_;
+  uint64_t posted_ = 0;
+  uint64_t finished_ = 0;
   bool paused_ = false;
   bool stopping_ = false;
   bool lose_next_answer_ = false;

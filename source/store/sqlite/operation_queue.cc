@@ -113,8 +113,12 @@ void OperationQueue::stop() {
   const std::lock_guard lock(mutex_);
   stopping_ = true;
   stop_end_ = steady_clock::now() + StopGrace;
+  // Claims and look-ups lead to more work; the others end some.
   refuseWaiting(
-      [](const Operation& operation) { return operation.kind() != Operation::Kind::Write; },
+      [](const Operation& operation) {
+        return operation.kind() == Operation::Kind::Claim ||
+               operation.kind() == Operation::Kind::LookUp;
+      },
       "the store is stopping");
   io_changed_.notify_one();
   store_changed_.notify_one();
