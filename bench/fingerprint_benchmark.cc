@@ -1,5 +1,11 @@
+// Whole fingerprints beside plain SHA-256 of the same bytes. As it is, Google Benchmark's table
+// with all bodies and modes; with --rounds N, the bars, for bench/run.
+
 #include <algorithm>
+#include <array>
 #include <chrono>
+#include <cstdlib>
+#include <fmt/format.h>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -7,8 +13,11 @@
 #include <benchmark/benchmark.h>
 
 #include "bench/json_bodies.h"
+#include "bench/ratio.h"
+#include "source/fingerprint/canonical_json.h"
 #include "source/fingerprint/fingerprint.h"
 #include "source/fingerprint/sha256.h"
+#include "test/support/allocation_counter.h"
 
 namespace idempotency {
 namespace {
@@ -16,72 +25,165 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 FingerprintResult fingerprintOf(std::string_view body, const FingerprintRules& rules) {
-  const std::vector<RequestHeader> headers = {{"content-type", "application/json"}};
-  const RequestParts parts = {.method = "POST",
+  const std::array<RequestHeader, 2> headers = {
+      {{"content-type", "application/json"}, {"idempotency-key", "\"8e03978e-40d5-43dd\""}}};
+  return *computeFingerprint({.method = "POST",
                               .path = "/v1/orders?dry_run=false",
                               .content_type = "application/json",
                               .headers = headers,
-                              .principal = {},
-                              .body = {&body, 1}};
-  return *computeFingerprint(parts, rules);
+                              .body = {&body, 1}},
+                             rules);
 }
 
-double nanoseconds(Clock::duration duration) {
-  return std::chrono::duration<double, std::nano>(duration).count();
+void plainSha256(std::string_view body) {
+  Sha256 sha;
+  sha.update(body);
+  benchmark::DoNotOptimize(sha.finish());
 }
 
-double median(std::vector<double>& values) {
-  const auto middle = values.begin() + static_cast<ptrdiff_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
+struct Times {
+  double fingerprint_ns = 0;
+  double sha256_ns = 0;
+};
+
+// Both in turns, in batches that take some microseconds, so that both meet the same machine.
+Times timeBoth(const std::string& body, const FingerprintRules& rules) {
+  const auto batch = static_cast<int>(std::max<size_t>(1, 20000 / body.size()));
+  const Clock::time_point start = Clock::now();
+  for (int i = 0; i < batch; ++i) {
+    benchmark::DoNotOptimize(fingerprintOf(body, rules));
+  }
+  const Clock::time_point middle = Clock::now();
+  for (int i = 0; i < batch; ++i) {
+    plainSha256(body);
+  }
+  const Clock::time_point end = Clock::now();
+  const auto each = [batch](Clock::duration duration) {
+    return std::chrono::duration<double, std::nano>(duration).count() / batch;
+  };
+  return {each(middle - start), each(end - middle)};
 }
 
-// Times whole fingerprints and plain SHA-256 of the same bytes in turns, so that both meet the same
-// machine, and reports the median of the ratios of neighbours.
+// The most memory that a fingerprint holds at one time, in times of the body. For short bodies it
+// is on the stack: counted is the part of it that is used.
+double memoryRatio(const std::string& body, const FingerprintRules& rules) {
+  resetAllocations();
+  benchmark::DoNotOptimize(fingerprintOf(body, rules));
+  const size_t on_stack =
+      rules.mode != FingerprintMode::Raw && body.size() <= CanonicalJson::InlineSize
+          ? canonicalJsonWords(body.size()) * sizeof(uint32_t)
+          : 0;
+  return static_cast<double>(allocations().peak_bytes + on_stack) /
+         static_cast<double>(body.size());
+}
+
 void compareWithSha256(benchmark::State& state, const std::string& body,
                        const FingerprintRules& rules) {
-  const int batch = static_cast<int>(std::max<size_t>(1, 20000 / body.size()));
   std::vector<double> ratios;
-  std::vector<double> sha_times;
+  std::vector<double> sha256_times;
   for (auto _ : state) {
-    const Clock::time_point start = Clock::now();
-    for (int i = 0; i < batch; ++i) {
-      benchmark::DoNotOptimize(fingerprintOf(body, rules));
-    }
-    const Clock::time_point middle = Clock::now();
-    for (int i = 0; i < batch; ++i) {
-      Sha256 sha;
-      sha.update(body);
-      benchmark::DoNotOptimize(sha.finish());
-    }
-    const Clock::time_point end = Clock::now();
-    state.SetIterationTime(nanoseconds(middle - start) / batch * 1e-9);
-    ratios.push_back(nanoseconds(middle - start) / nanoseconds(end - middle));
-    sha_times.push_back(nanoseconds(end - middle) / batch);
+    const Times times = timeBoth(body, rules);
+    state.SetIterationTime(times.fingerprint_ns * 1e-9);
+    ratios.push_back(times.fingerprint_ns / times.sha256_ns);
+    sha256_times.push_back(times.sha256_ns);
   }
   state.counters["body_bytes"] = static_cast<double>(body.size());
-  state.counters["sha256_ns"] = median(sha_times);
-  state.counters["ratio"] = median(ratios);
+  state.counters["sha256_ns"] = bench::median(sha256_times);
+  state.counters["ratio"] = bench::median(ratios);
+  state.counters["memory_ratio"] = memoryRatio(body, rules);
 }
 
-void fingerprintCompact(benchmark::State& state) {
+JsonPointerSet pointers(const std::vector<std::string>& texts) {
+  JsonPointerSet set;
+  for (const std::string& text : texts) {
+    set.push_back(*JsonPointer::parse(text));
+  }
+  return set;
+}
+
+void compact(benchmark::State& state) {
   compareWithSha256(state, orderBody(static_cast<size_t>(state.range(0))), {});
 }
-
-void fingerprintPretty(benchmark::State& state) {
+void pretty(benchmark::State& state) {
   compareWithSha256(state, prettyOrderBody(static_cast<size_t>(state.range(0))), {});
 }
-
-void fingerprintRaw(benchmark::State& state) {
+void raw(benchmark::State& state) {
   compareWithSha256(state, orderBody(static_cast<size_t>(state.range(0))),
                     {.mode = FingerprintMode::Raw});
 }
+void selected(benchmark::State& state) {
+  compareWithSha256(state, orderBody(static_cast<size_t>(state.range(0))),
+                    {.mode = FingerprintMode::Selected,
+                     .pointers = pointers({"/total", "/currency", "/customer/id"})});
+}
+void excluded(benchmark::State& state) {
+  compareWithSha256(state, orderBody(static_cast<size_t>(state.range(0))),
+                    {.exclude_pointers = pointers({"/order_id", "/customer/email"})});
+}
 
-BENCHMARK(fingerprintCompact)->UseManualTime()->Arg(200)->Arg(2048)->Arg(65536);
-BENCHMARK(fingerprintPretty)->UseManualTime()->Arg(200)->Arg(2048)->Arg(65536);
-BENCHMARK(fingerprintRaw)->UseManualTime()->Arg(200)->Arg(2048)->Arg(65536);
+BENCHMARK(compact)->UseManualTime()->Arg(200)->Arg(2048)->Arg(65536)->Arg(1 << 20);
+BENCHMARK(pretty)->UseManualTime()->Arg(200)->Arg(2048)->Arg(65536)->Arg(1 << 20);
+BENCHMARK(raw)->UseManualTime()->Arg(200)->Arg(2048)->Arg(65536)->Arg(1 << 20);
+BENCHMARK(selected)->UseManualTime()->Arg(2048)->Arg(65536);
+BENCHMARK(excluded)->UseManualTime()->Arg(2048)->Arg(65536);
+
+// A round is the median of many short turns: what else runs on the machine hits few of them.
+bench::Ratio timeBar(const std::string& name, const std::string& body, double bar, int rounds) {
+  constexpr int Turns = 500;
+  bench::Ratio ratio = {.name = "fingerprint_time_" + name,
+                        .what = "canonical fingerprint / plain SHA-256 of the same bytes",
+                        .at_least = false,
+                        .bar = bar,
+                        .rounds = {},
+                        .detail = {}};
+  std::vector<double> fingerprint_times;
+  std::vector<double> sha256_times;
+  for (int round = 0; round < rounds; ++round) {
+    std::vector<double> turns;
+    for (int turn = 0; turn < Turns; ++turn) {
+      const Times times = timeBoth(body, {});
+      turns.push_back(times.fingerprint_ns / times.sha256_ns);
+      fingerprint_times.push_back(times.fingerprint_ns);
+      sha256_times.push_back(times.sha256_ns);
+    }
+    ratio.rounds.push_back(bench::median(turns));
+  }
+  ratio.detail = fmt::format("{} bytes: {:.0f} ns, SHA-256 {:.0f} ns", body.size(),
+                             bench::median(fingerprint_times), bench::median(sha256_times));
+  return ratio;
+}
+
+bench::Ratio memoryBar(const std::string& name, const std::string& body) {
+  const double ratio = memoryRatio(body, {});
+  return {.name = "fingerprint_memory_" + name,
+          .what = "most memory held / body",
+          .at_least = false,
+          .bar = 3,
+          .rounds = {ratio},
+          .detail = fmt::format("{} bytes", body.size())};
+}
+
+void printBars(int rounds) {
+  bench::print(timeBar("2k", orderBody(2048), 4, rounds));
+  bench::print(timeBar("2k_pretty", prettyOrderBody(2048), 4, rounds));
+  bench::print(timeBar("64k", orderBody(65536), 4, rounds));
+  bench::print(memoryBar("2k", orderBody(2048)));
+  bench::print(memoryBar("64k", orderBody(65536)));
+  bench::print(memoryBar("1m", orderBody(1 << 20)));
+}
 
 }  // namespace
 }  // namespace idempotency
 
-BENCHMARK_MAIN();
+int main(int argc, char** argv) {
+  if (argc == 3 && std::string_view(argv[1]) == "--rounds") {
+    idempotency::printBars(std::atoi(argv[2]));
+    return EXIT_SUCCESS;
+  }
+  benchmark::Initialize(&argc, argv);
+  if (benchmark::ReportUnrecognizedArguments(argc, argv)) {
+    return 2;
+  }
+  benchmark::RunSpecifiedBenchmarks();
+  return EXIT_SUCCESS;
+}

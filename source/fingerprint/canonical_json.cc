@@ -56,13 +56,12 @@ JsonRejection CanonicalJson::readWith(std::span<const std::string_view> body,
   }
   prepare(*size);
   copyBody(body);
-  TextRewriter text(text_, *size);
-  JsonReader reader(text, *index_, rule_);
+  JsonReader reader(text_, *size, *index_, rule_);
   if (pointers != nullptr) {
     reader.usePointers(*pointers, use, selected_);
   }
   const JsonRejection rejection = reader.read();
-  size_ = text.position();
+  size_ = reader.size();
   marked_ = reader.marked();
   resized_ = reader.resized();
   return rejection;

@@ -23,14 +23,14 @@ enum class FingerprintMode : uint8_t {
 // Order and repetition of headers and pointers do not matter.
 struct FingerprintRules {
   FingerprintMode mode = FingerprintMode::Canonical;
-  std::vector<std::string> headers;  // Lower-case names of request headers that count.
+  std::vector<std::string> headers = {};  // Lower-case names of request headers that count.
 
   // Selected: the values that count. A value that is not there is one of its own, other than null.
-  JsonPointerSet pointers;
+  JsonPointerSet pointers = {};
 
   // Canonical: the values that do not count; whether they are there does not count either. Array
   // elements are counted as in the body that was sent.
-  JsonPointerSet exclude_pointers;
+  JsonPointerSet exclude_pointers = {};
 
   bool principal = false;  // Whether RequestParts::principal counts.
 };
@@ -42,12 +42,12 @@ struct RequestHeader {
 
 // The request as the filter saw it. Views: the caller keeps the bytes alive for the call.
 struct RequestParts {
-  std::string_view method;
-  std::string_view path;                   // With the query, as in `:path`.
-  std::string_view content_type;           // Empty: none.
-  std::span<const RequestHeader> headers;  // In any order; repeated names keep their order.
-  std::string_view principal;
-  std::span<const std::string_view> body;  // The body's slices in order.
+  std::string_view method = {};
+  std::string_view path = {};                   // With the query, as in `:path`.
+  std::string_view content_type = {};           // Empty: none.
+  std::span<const RequestHeader> headers = {};  // In any order; repeated names keep their order.
+  std::string_view principal = {};
+  std::span<const std::string_view> body = {};  // The body's slices in order.
 };
 
 // How the body entered the fingerprint: for the counters and for `idempotencyctl fingerprint

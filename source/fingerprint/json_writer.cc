@@ -10,10 +10,8 @@
 namespace idempotency {
 namespace {
 
-constexpr size_t Step = 16;
-
 const char* findMark(const char* p) {
-  for (;; p += Step) {
+  for (;; p += Bytes16::Size) {
     if (const uint32_t marks = Bytes16::load(p).below0x20(); marks != 0) {
       return p + firstBit(marks);
     }
@@ -79,20 +77,24 @@ const char* JsonWriter::writeNumber(const char* p) {
   return p + size;
 }
 
+// Writes up to a mark or `end` and tells where that is.
 const char* JsonWriter::copyToMark(const char* p, const char* end) {
-  for (;;) {
-    if (used_ + Step > buffer_.size()) {
+  size_t used = used_;
+  for (;; p += Bytes16::Size, used += Bytes16::Size) {
+    if (used + Bytes16::Size > buffer_.size()) {
+      used_ = used;
       flush();
+      used = 0;
     }
     const Bytes16 bytes = Bytes16::load(p);
-    bytes.store(buffer_.data() + used_);
+    bytes.store(buffer_.data() + used);
     const uint32_t marks = bytes.below0x20();
-    const size_t copied = std::min<size_t>(marks != 0 ? static_cast<size_t>(firstBit(marks)) : Step,
-                                           static_cast<size_t>(end - p));
-    used_ += copied;
-    p += copied;
-    if (copied < Step) {
-      return p;
+    if (marks != 0 || static_cast<size_t>(end - p) < Bytes16::Size) {
+      const size_t left = static_cast<size_t>(end - p);
+      const size_t rest =
+          marks != 0 ? std::min<size_t>(static_cast<size_t>(firstBit(marks)), left) : left;
+      used_ = used + rest;
+      return p + rest;
     }
   }
 }

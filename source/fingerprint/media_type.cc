@@ -85,6 +85,11 @@ bool isUtf8Charset(std::string_view parameter) {
          equalsIgnoringCase(parameter, "charset=\"utf-8\"");
 }
 
+// What normalMediaType() never changes.
+bool isNormalCharacter(char c) {
+  return lower(c) == c && c != ';' && c != ' ' && c != '\t';
+}
+
 void appendParameter(std::string& out, std::string_view parameter) {
   const size_t name_end = std::min(parameter.find('='), parameter.size());
   out += ';';
@@ -94,23 +99,25 @@ void appendParameter(std::string& out, std::string_view parameter) {
 
 }  // namespace
 
-std::string normalMediaType(std::string_view content_type) {
+std::string_view normalMediaType(std::string_view content_type, std::string& scratch) {
+  if (std::all_of(content_type.begin(), content_type.end(), isNormalCharacter)) {
+    return content_type;
+  }
   const std::string_view essence = essenceOf(content_type);
   if (!isEssence(essence)) {
-    return std::string(trim(content_type));
+    return trim(content_type);
   }
-  std::string out;
-  out.reserve(content_type.size());
-  appendLower(out, essence);
+  scratch.clear();
+  appendLower(scratch, essence);
   const bool json = isJsonEssence(essence);
   const size_t semicolon = std::min(content_type.find(';'), content_type.size() - 1);
   for (std::string_view rest = content_type.substr(semicolon + 1); !rest.empty();) {
     const std::string_view parameter = takeParameter(rest);
     if (!parameter.empty() && !(json && isUtf8Charset(parameter))) {
-      appendParameter(out, parameter);
+      appendParameter(scratch, parameter);
     }
   }
-  return out;
+  return scratch;
 }
 
 bool isJsonMediaType(std::string_view content_type) {

@@ -26,17 +26,6 @@ struct Decimal {
   bool negative = false;
 };
 
-bool isDigit(char c) {
-  return c >= '0' && c <= '9';
-}
-
-const char* skipDigits(const char* p) {
-  while (isDigit(*p)) {
-    ++p;
-  }
-  return p;
-}
-
 class Writer {
 public:
   explicit Writer(char* out) : begin_(out), out_(out) {}
@@ -231,33 +220,6 @@ size_t canonicalNumber(std::string_view json_number, NumberRule rule, char* out)
   const auto [end, error] =
       std::from_chars(json_number.data(), json_number.data() + json_number.size(), value);
   return rule == NumberRule::Rounded && error == std::errc() ? canonicalNumber(value, out) : 0;
-}
-
-NumberScan scanNumber(const char* p) {
-  constexpr NumberScan Malformed = {nullptr, false};
-  const bool negative = *p == '-';
-  const char* const digits = p + (negative ? 1 : 0);
-  p = *digits == '0' ? digits + 1 : skipDigits(digits);
-  if (p == digits) {
-    return Malformed;
-  }
-  bool canonical = !(negative && *digits == '0');
-  if (*p == '.') {
-    const char* const fraction = p + 1;
-    p = skipDigits(fraction);
-    if (p == fraction) {
-      return Malformed;
-    }
-    // Behind 0.00000 the canonical form has an exponent.
-    canonical = p[-1] != '0' && !(*digits == '0' && p - fraction > 5);
-  }
-  canonical = canonical && p - digits <= SafeDigits;
-  if (*p == 'e' || *p == 'E') {
-    const char* const exponent = p + (p[1] == '+' || p[1] == '-' ? 2 : 1);
-    p = skipDigits(exponent);
-    return p == exponent ? Malformed : NumberScan{p, false};
-  }
-  return {p, canonical};
 }
 
 }  // namespace idempotency

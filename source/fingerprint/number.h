@@ -1,7 +1,9 @@
 #pragma once
 
+#include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <string_view>
 
 namespace idempotency {
@@ -25,13 +27,60 @@ enum class NumberRule : uint8_t {
 // if it has no canonical form. Minus zero is zero: as decimal values they are the same.
 size_t canonicalNumber(std::string_view json_number, NumberRule rule, char* out);
 
+// The end of a row of digits. Any other byte must guard it, and 8 bytes must be readable from there
+// on.
+[[gnu::always_inline]] inline const char* skipDigits(const char* p) {
+  for (;; p += sizeof(uint64_t)) {
+    uint64_t bytes = 0;
+    std::memcpy(&bytes, p, sizeof(bytes));
+    if constexpr (std::endian::native == std::endian::big) {
+      bytes = __builtin_bswap64(bytes);
+    }
+    // Of a digit the upper half is 3, also after adding 6. No carry can reach a byte before the
+    // first that is no digit, and what comes behind it does not matter.
+    constexpr uint64_t Upper = 0xf0f0f0f0f0f0f0f0;
+    constexpr uint64_t Threes = 0x3030303030303030;
+    const uint64_t other =
+        ((bytes & Upper) ^ Threes) | (((bytes + 0x0606060606060606) & Upper) ^ Threes);
+    if (other != 0) {
+      return p + std::countr_zero(other) / 8;
+    }
+  }
+}
+
 struct NumberScan {
   const char* end;  // Behind the number, null if there is none.
   bool canonical;   // Surely canonical as it is; if false, ask canonicalNumber().
 };
 
-// Reads a number by the grammar of JSON. Any byte that is no part of a number must guard the text.
-// At least 8 bytes behind the last byte of the text must be readable.
-NumberScan scanNumber(const char* p);
+// Reads a number by the grammar of JSON. The text must be guarded as for skipDigits().
+[[gnu::always_inline]] inline NumberScan scanNumber(const char* p) {
+  constexpr NumberScan Malformed = {nullptr, false};
+  // Every decimal of up to 15 digits survives the way to a double and back.
+  constexpr ptrdiff_t SafeDigits = 15;
+  const bool negative = *p == '-';
+  const char* const digits = p + (negative ? 1 : 0);
+  p = *digits == '0' ? digits + 1 : skipDigits(digits);
+  if (p == digits) {
+    return Malformed;
+  }
+  bool canonical = !(negative && *digits == '0');
+  if (*p == '.') {
+    const char* const fraction = p + 1;
+    p = skipDigits(fraction);
+    if (p == fraction) {
+      return Malformed;
+    }
+    // Behind 0.00000 the canonical form has an exponent.
+    canonical = p[-1] != '0' && !(*digits == '0' && p - fraction > 5);
+  }
+  canonical = canonical && p - digits <= SafeDigits;
+  if ((*p | 0x20) == 'e') {
+    const char* const exponent = p + (p[1] == '+' || p[1] == '-' ? 2 : 1);
+    p = skipDigits(exponent);
+    return p == exponent ? Malformed : NumberScan{p, false};
+  }
+  return {p, canonical};
+}
 
 }  // namespace idempotency

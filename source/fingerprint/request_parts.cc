@@ -1,6 +1,7 @@
 #include "source/fingerprint/request_parts.h"
 
 #include <algorithm>
+#include <functional>
 #include <string>
 
 #include "source/fingerprint/canonical_json.h"
@@ -16,34 +17,38 @@ void writeTarget(const RequestParts& parts, PartSink& sink) {
   sink.add(PartKind::Method, parts.method);
   const SplitPath split = splitPath(parts.path);
   sink.add(PartKind::Path, split.path);
+  std::string scratch;
   if (split.query.has_value()) {
-    sink.add(PartKind::Query, sortedQuery(*split.query));
+    sink.add(PartKind::Query, sortedQuery(*split.query, scratch));
   }
   if (!parts.content_type.empty()) {
-    sink.add(PartKind::MediaType, normalMediaType(parts.content_type));
+    sink.add(PartKind::MediaType, normalMediaType(parts.content_type, scratch));
   }
 }
 
-void writeHeader(std::string_view name, const RequestParts& parts, PartSink& sink) {
-  sink.add(PartKind::HeaderName, name);
-  for (const RequestHeader& header : parts.headers) {
-    if (header.name == name) {
-      sink.add(PartKind::HeaderValue, header.value);
+template <class Name>
+void writeHeaders(const std::vector<Name>& names, const RequestParts& parts, PartSink& sink) {
+  for (const std::string_view name : names) {
+    sink.add(PartKind::HeaderName, name);
+    for (const RequestHeader& header : parts.headers) {
+      if (header.name == name) {
+        sink.add(PartKind::HeaderValue, header.value);
+      }
     }
   }
 }
 
-void writeHeaders(const std::vector<std::string>& names, const RequestParts& parts,
-                  PartSink& sink) {
-  if (names.empty()) {
+// In an order of their own, each name once.
+void writeHeadersSorted(const std::vector<std::string>& names, const RequestParts& parts,
+                        PartSink& sink) {
+  if (std::adjacent_find(names.begin(), names.end(), std::greater_equal<>()) == names.end()) {
+    writeHeaders(names, parts, sink);
     return;
   }
   std::vector<std::string_view> sorted(names.begin(), names.end());
   std::sort(sorted.begin(), sorted.end());
   sorted.erase(std::unique(sorted.begin(), sorted.end()), sorted.end());
-  for (const std::string_view name : sorted) {
-    writeHeader(name, parts, sink);
-  }
+  writeHeaders(sorted, parts, sink);
 }
 
 uint64_t sizeOf(std::span<const std::string_view> body) {
@@ -128,7 +133,7 @@ BodyOutcome writeRequestParts(const RequestParts& parts, const FingerprintRules&
     return {BodyForm::Ignored};
   }
   writeTarget(parts, sink);
-  writeHeaders(rules.headers, parts, sink);
+  writeHeadersSorted(rules.headers, parts, sink);
   if (rules.principal) {
     sink.add(PartKind::Principal, parts.principal);
   }

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <bit>
+#include <cstddef>
 #include <cstdint>
 #include <cstring>
 
@@ -14,6 +15,7 @@ namespace idempotency {
 // SSE2; elsewhere plain loops do the same, which compilers turn into what the machine has.
 class Bytes16 {
 public:
+  static constexpr size_t Size = 16;
   static constexpr uint32_t All = 0xffff;
 
 #if defined(__SSE2__)
@@ -99,6 +101,21 @@ private:
   uint8_t bytes_[16];
 #endif
 };
+
+// How many bytes copyWide() may write and read beyond what it is asked to copy.
+inline constexpr size_t WideSlack = 2 * Bytes16::Size;
+
+// Copies at least `size` bytes, which is faster than to be exact if there are few. The target must
+// not be behind the source and before its end.
+inline void copyWide(char* to, const char* from, size_t size) {
+  const Bytes16 first = Bytes16::load(from);
+  const Bytes16 second = Bytes16::load(from + Bytes16::Size);
+  first.store(to);
+  second.store(to + Bytes16::Size);
+  if (size > WideSlack) {
+    std::memmove(to + WideSlack, from + WideSlack, size - WideSlack);
+  }
+}
 
 inline int firstBit(uint32_t mask) {
   return std::countr_zero(mask);

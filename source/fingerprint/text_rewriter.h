@@ -3,107 +3,91 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
-#include <string_view>
 
 #include "source/fingerprint/simd.h"
 
 namespace idempotency {
 
-// Reads a text and writes a shorter one over it. Most of what is read stays as it is, so that bytes
-// are moved in runs, and not at all until the first byte is dropped:
+// Writes a text over a longer one while that is being read. Most of what is read stays as it is, so
+// that bytes are moved in runs, and not at all until the first byte is dropped:
 //
-//   | written: final | dropped | kept: read, stays, not yet moved | unread |
-//   begin()          written_  kept_                              read_
+//   | final text | gap: dropped | kept: read, stays, not yet moved | unread |
+//   begin()                     kept_                              p
 //
-// Positions count bytes of the new text from its start; they are those that text will have once
-// moved.
+// The reader holds `p`, the next byte to read, and hands it in. It never goes back. Positions count
+// bytes of the new text from its start; they are those that text will have once moved.
 class TextRewriter {
 public:
   // Bytes behind the text that must be readable and writable; the first one must be zero.
-  static constexpr size_t Padding = 32;
+  static constexpr size_t Padding = WideSlack;
 
-  TextRewriter(char* text, size_t size)
-      : begin_(text), written_(text), kept_(text), read_(text), end_(text + size) {}
+  explicit TextRewriter(char* text) : begin_(text), kept_(text) {}
 
   char* begin() const { return begin_; }
-  char* read() const { return read_; }
-  bool atEnd() const { return read_ == end_; }
-  char next() const { return *read_; }
 
-  // Of the next byte to be read.
-  uint32_t position() const { return static_cast<uint32_t>((read_ - kept_) + (written_ - begin_)); }
+  uint32_t position(const char* p) const { return static_cast<uint32_t>(p - begin_ - gap_); }
 
-  // Reads on and keeps what was read.
-  void keep(size_t count) { read_ += count; }
-  void keepTo(char* p) { read_ = p; }
-
-  // Moves what is kept to its final place. After that all text before position() is at its
-  // position.
-  void settle() {
-    const auto size = static_cast<size_t>(read_ - kept_);
-    if (written_ != kept_) {
-      moveDown(written_, kept_, size);
+  // Where the text from that position to `p` is now, in one piece. It may be changed, but not
+  // resized.
+  char* textFrom(uint32_t position, char* p) {
+    if (position < this->position(kept_)) {
+      settle(p);
+      return begin_ + position;
     }
-    written_ += size;
-    kept_ = read_;
+    return begin_ + position + gap_;
   }
 
-  // Reads up to `to` and puts other bytes, not more than those, in place of what was read.
-  void replace(char* to, const char* bytes, size_t size) {
-    settle();
-    std::memcpy(written_, bytes, size);
-    written_ += size;
-    read_ = kept_ = to;
+  // Moves what is kept to its final place. After that all text before position(p) is there.
+  void settle(char* p) {
+    if (gap_ != 0) {
+      moveDown(static_cast<size_t>(p - kept_));
+    }
+    kept_ = p;
   }
-  void drop(size_t count) { replace(read_ + count, "", 0); }
 
-  // Whether what was read from `p` on is still there, that is, nothing since was replaced or
-  // settled.
-  bool isKept(const char* p) const { return kept_ <= p; }
+  // Puts other bytes, not more than were there, in place of what stands from `p` to `to`. The
+  // reader goes on at `to`.
+  void replace(char* p, char* to, const char* bytes, size_t size) {
+    settle(p);
+    std::memcpy(p - gap_, bytes, size);
+    gap_ += to - p - static_cast<ptrdiff_t>(size);
+    kept_ = to;
+  }
 
   // Forgets all text from that position on; what stands before it must be settled.
-  void rewind(uint32_t position) {
-    written_ = begin_ + position;
-    kept_ = read_;
+  void rewind(uint32_t position, char* p) {
+    gap_ = p - begin_ - static_cast<ptrdiff_t>(position);
+    kept_ = p;
   }
 
-  void skipSpace() {
-    if (static_cast<unsigned char>(*read_) <= ' ') {
-      dropSpace();
-    }
-  }
+  // Drops what JSON calls white space and tells where that ends.
+  char* skipSpace(char* p) { return static_cast<unsigned char>(*p) > ' ' ? p : dropSpace(p); }
 
 private:
-  void dropSpace() {
-    settle();
-    while (isSpace(*read_)) {
-      const uint32_t other = Bytes16::load(read_).notSpace();
-      read_ += other != 0 ? firstBit(other) : 16;
+  char* dropSpace(char* p) {
+    settle(p);
+    while (isSpace(*p)) {
+      const uint32_t other = Bytes16::load(p).notSpace();
+      p += other != 0 ? static_cast<size_t>(firstBit(other)) : Bytes16::Size;
     }
-    kept_ = read_;
+    gap_ += p - kept_;
+    kept_ = p;
+    return p;
   }
 
   static bool isSpace(char c) { return c == ' ' || c == '\n' || c == '\r' || c == '\t'; }
 
-  // `from` is above `to`, by less than 16 bytes at first, in most texts by more soon.
-  static void moveDown(char* to, const char* from, size_t size) {
-    constexpr size_t Step = 16;
-    if (static_cast<size_t>(from - to) < Step) {
-      std::memmove(to, from, size);
-      return;
-    }
-    // Up to 15 bytes too many are moved: they end before from + size, where nothing is needed any
-    // more.
-    for (size_t done = 0; done < size; done += Step) {
-      Bytes16::load(from + done).store(to + done);
+  void moveDown(size_t size) {
+    if (static_cast<size_t>(gap_) < WideSlack) {
+      std::memmove(kept_ - gap_, kept_, size);  // To be exact: what is unread follows at once.
+    } else {
+      copyWide(kept_ - gap_, kept_, size);
     }
   }
 
   char* const begin_;
-  char* written_;
   char* kept_;
-  char* read_;
-  char* const end_;
+  ptrdiff_t gap_ = 0;
 };
 
 }  // namespace idempotency
