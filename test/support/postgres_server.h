@@ -2,9 +2,8 @@
 
 #include <map>
 #include <string>
-#include <vector>
-
 #include <sys/types.h>
+#include <vector>
 
 namespace idempotency::test {
 
@@ -31,8 +30,10 @@ public:
   const std::string& folder() const { return folder_; }
   pid_t pid() const { return pid_; }
 
-  // A new database with the schema in it; its name.
-  std::string createDatabase();
+  // A database of the caller's own with the schema, and nothing else, in it; its name. Given back,
+  // it may be handed out again: whoever changes the schema drops it instead.
+  std::string takeDatabase();
+  void giveBackDatabase(const std::string& name);
   void dropDatabase(const std::string& name);
 
   void start();
@@ -46,6 +47,7 @@ private:
   pid_t pid_ = 0;
   int databases_ = 0;
   bool has_template_ = false;
+  std::vector<std::string> free_databases_;
 };
 
 }  // namespace idempotency::test

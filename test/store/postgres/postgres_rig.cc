@@ -1,11 +1,12 @@
 #include "test/store/postgres/postgres_rig.h"
 
-#include <stdexcept>
-
 #include <fmt/format.h>
+#include <stdexcept>
 
 namespace idempotency::test {
 namespace {
+
+constexpr uint32_t Connections = 4;
 
 std::string fromHex(const std::string& text) {
   std::string bytes;
@@ -25,19 +26,24 @@ std::string literal(const std::string& bytes) {
   return text + "'::bytea";
 }
 
-PostgresRig::PostgresRig() : database_(PostgresServer::shared().createDatabase()) {
+PostgresRig::PostgresRig()
+    : database_(PostgresServer::shared().takeDatabase()),
+      // A port is a part of the socket's name, no more.
+      proxy_(PostgresServer::shared().folder() + "/.s.PGSQL.1",
+             PostgresServer::shared().folder() + "/.s.PGSQL.5432") {
   start();
 }
 
 PostgresRig::~PostgresRig() {
   stop();
   blocker_.reset();
-  PostgresServer::shared().dropDatabase(database_);
+  PostgresServer::shared().giveBackDatabase(database_);
 }
 
-std::unique_ptr<PostgresStore> PostgresRig::makeStore() const {
+std::unique_ptr<PostgresStore> PostgresRig::makeStore(const std::string& conninfo) const {
   PostgresStoreOptions options;
-  options.postgres.conninfo = conninfo();
+  options.postgres.conninfo = conninfo;
+  options.postgres.connections = Connections;
   options.postgres.timeout = std::chrono::seconds(5);
   auto store = PostgresStore::create(options);
   if (!store.ok()) {
@@ -48,7 +54,7 @@ std::unique_ptr<PostgresStore> PostgresRig::makeStore() const {
 
 Store& PostgresRig::other() {
   if (other_ == nullptr) {
-    other_ = makeStore();
+    other_ = makeStore(conninfo());
   }
   return *other_;
 }
@@ -59,7 +65,7 @@ void PostgresRig::stop() {
 }
 
 void PostgresRig::start() {
-  store_ = makeStore();
+  store_ = makeStore(conninfo() + " port=1");
 }
 
 void PostgresRig::passTime(std::chrono::milliseconds time) {
@@ -77,7 +83,8 @@ void PostgresRig::passTime(std::chrono::milliseconds time) {
 }
 
 void PostgresRig::setRecoveryPoint(const Identity& identity, const std::string& recovery_point) {
-  sql(fmt::format("UPDATE idempotency.key SET recovery_point = '{}' WHERE tenant = {} AND"
+  sql(
+      fmt::format("UPDATE idempotency.key SET recovery_point = '{}' WHERE tenant = {} AND"
                   " operation = {} AND key = {}",
                   recovery_point, literal(identity.tenant), literal(identity.operation),
                   literal(identity.key)));
@@ -109,6 +116,18 @@ void PostgresRig::block() {
 
 void PostgresRig::unblock() {
   blocker_.reset();
+}
+
+void PostgresRig::waitUntilUp() const {
+  if (!eventually([this] { return store_->stats().connections_up == Connections; })) {
+    throw std::runtime_error("not connected: " + store_->stats().last_error);
+  }
+}
+
+bool PostgresRig::loseNextAnswer() {
+  waitUntilUp();
+  proxy_.loseNextAnswer();
+  return true;
 }
 
 }  // namespace idempotency::test

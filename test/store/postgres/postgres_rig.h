@@ -6,6 +6,7 @@
 
 #include "source/store/postgres/postgres_store.h"
 #include "test/store/store_contract.h"
+#include "test/support/faulty_proxy.h"
 #include "test/support/postgres_server.h"
 
 namespace idempotency::test {
@@ -26,15 +27,23 @@ public:
   std::vector<AuditEntry> audit() override;
   void block() override;
   void unblock() override;
+  bool loseNextAnswer() override;
+
+  // All connections stand.
+  void waitUntilUp() const;
+  // Between the store and the server.
+  FaultyProxy& proxy() { return proxy_; }
 
   PostgresStore& postgres() { return *store_; }
+  // Straight to the server.
   std::string conninfo() const { return PostgresServer::shared().conninfo(database_); }
   TextRows sql(const std::string& text) const { return query(conninfo(), text); }
 
 private:
-  std::unique_ptr<PostgresStore> makeStore() const;
+  std::unique_ptr<PostgresStore> makeStore(const std::string& conninfo) const;
 
   std::string database_;
+  FaultyProxy proxy_;
   std::unique_ptr<PostgresStore> store_;
   std::unique_ptr<PostgresStore> other_;
   postgres::PqConnection blocker_;
