@@ -21,19 +21,17 @@ void keep(OperationPtr operation, Next next, BatchVerdict& verdict) {
 
 void onCommitted(Batch& batch, const BatchEnd& end, BatchVerdict& verdict) {
   verdict.health = BatchVerdict::Health::Good;
-  std::span<const PqResult> results = end.results;
-  for (OperationPtr& operation : batch) {
-    const size_t count = operation->statementCount();
-    const Next next = operation->onResults(results.first(count));
-    results = results.subspan(count);
+  forEachAnswer(batch, end.results, [&](size_t place, std::span<const Rows> rows) {
+    OperationPtr operation = std::move(batch.operations[place]);
+    const Next next = operation->onResults(rows);
     operation->alone = false;
     keep(std::move(operation), next, verdict);
-  }
+  });
 }
 
 void onLost(Batch& batch, const BatchEnd& end, BatchVerdict& verdict) {
   verdict.health = BatchVerdict::Health::Outage;
-  for (OperationPtr& operation : batch) {
+  for (OperationPtr& operation : batch.operations) {
     const Next next = operation->onLost(end.reason);
     keep(std::move(operation), next, verdict);
   }
@@ -55,8 +53,8 @@ void onRolledBack(Batch& batch, const BatchEnd& end, BatchVerdict& verdict) {
     verdict.health = BatchVerdict::Health::Outage;
   }
   const ErrorScope scope = scopeOf(end.sqlstate);
-  const bool was_alone = batch.size() == 1;
-  for (OperationPtr& operation : batch) {
+  const bool was_alone = batch.operations.size() == 1;
+  for (OperationPtr& operation : batch.operations) {
     if (maySendAgain(*operation, scope, was_alone)) {
       operation->alone = true;
       verdict.send_again.push_back(std::move(operation));

@@ -4,9 +4,9 @@
 #include <string>
 #include <vector>
 
+#include "source/store/postgres/batch.h"
 #include "source/store/postgres/error_scope.h"
 #include "source/store/postgres/operation.h"
-#include "source/store/postgres/queue.h"
 
 namespace idempotency::postgres {
 

@@ -71,12 +71,44 @@ StatementId ClaimOperation::bind(size_t, Parameters& parameters) const {
   return StatementId::Claim;
 }
 
+Group ClaimOperation::group() const {
+  switch (step_) {
+    case Step::Insert:
+      return request_.tenant_live_keys.has_value() ? Group::None : Group::Claims;
+    case Step::Read:
+      return reader_.group();
+    case Step::Reclaim:
+    case Step::Count:
+      break;
+  }
+  return Group::None;
+}
+
+void ClaimOperation::bindMember(Arrays& arrays) const {
+  if (step_ == Step::Read) {
+    reader_.bindMember(request_.identity, arrays);
+    return;
+  }
+  arrays.bytes(0, request_.identity.tenant);
+  arrays.bytes(1, request_.identity.operation);
+  arrays.bytes(2, request_.identity.key);
+  arrays.int64(3, request_.attempt);
+  arrays.int16(4, request_.on_lease_expired == LeaseExpired::Retry ? 1 : 0);
+  arrays.bytes(5, request_.fingerprint);
+  arrays.int64(6, request_.lease.count());
+  arrays.int64(7, request_.ttl.count());
+}
+
+Attempt ClaimOperation::memberAttempt() const {
+  return step_ == Step::Read ? reader_.memberAttempt() : request_.attempt;
+}
+
 const std::string* ClaimOperation::countedTenant() const {
   return request_.tenant_live_keys.has_value() && writes() ? &request_.identity.tenant : nullptr;
 }
 
-Operation::Next ClaimOperation::onResults(std::span<const PqResult> results) {
-  const Rows rows(results.front().get());
+Operation::Next ClaimOperation::onResults(std::span<const Rows> results) {
+  const Rows& rows = results.front();
   if (writes() && !rows.empty()) {
     return onClaimed(rows);
   }

@@ -16,8 +16,11 @@ public:
   const Identity* identity() const override { return &request_.identity; }
   size_t bytes() const override;
   StatementId bind(size_t index, Parameters& parameters) const override;
+  Group group() const override;
+  void bindMember(Arrays& arrays) const override;
+  Attempt memberAttempt() const override;
   const std::string* countedTenant() const override;
-  Next onResults(std::span<const PqResult> results) override;
+  Next onResults(std::span<const Rows> results) override;
   Next onLost(const std::string& reason) override;
   void onRefused(const std::string& reason) override;
   void onDeadline(bool sent) override;

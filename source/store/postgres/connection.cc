@@ -204,32 +204,25 @@ void Connection::send(Batch batch, Deadline now) {
   replication_in_doubt_ = false;
   // Not at the first deadline of the batch: that operation is told then, but the others go on.
   Deadline last = now + settings_.timeout;
-  size_t statements = 0;
-  for (const OperationPtr& operation : batch_) {
+  for (const OperationPtr& operation : batch_.operations) {
     if (operation->deadline() < now + std::chrono::hours(1)) {
       last = std::max(last, operation->deadline());
     }
-    statements += operation->statementCount();
   }
   timer_ = last;
-  exchange_.emplace(statements);
+  exchange_.emplace(statementCount(batch_));
   if (!sendStatements() || !flush()) {
     fail(now, describeError(pq_.get()));
   }
 }
 
 bool Connection::sendStatements() {
-  for (const OperationPtr& operation : batch_) {
-    for (size_t i = 0; i < operation->statementCount(); ++i) {
-      parameters_.clear();
-      const Statement& prepared = statement(operation->bind(i, parameters_));
-      if (PQsendQueryPrepared(pq_.get(), prepared.name, parameters_.count(), parameters_.values(),
-                              parameters_.lengths(), parameters_.formats(), 1) != 1) {
-        return false;
-      }
-    }
-  }
-  return PQpipelineSync(pq_.get()) == 1;
+  const bool sent = forEachStatement(batch_, parameters_, [this](StatementId id) {
+    return PQsendQueryPrepared(pq_.get(), statement(id).name, parameters_.count(),
+                               parameters_.values(), parameters_.lengths(), parameters_.formats(),
+                               1) == 1;
+  });
+  return sent && PQpipelineSync(pq_.get()) == 1;
 }
 
 void Connection::onBatchInput(Deadline now) {

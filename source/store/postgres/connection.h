@@ -7,13 +7,13 @@
 #include <vector>
 
 #include "source/store/postgres/backoff.h"
+#include "source/store/postgres/batch.h"
 #include "source/store/postgres/batch_end.h"
 #include "source/store/postgres/conninfo.h"
 #include "source/store/postgres/exchange.h"
 #include "source/store/postgres/parameters.h"
 #include "source/store/postgres/poller.h"
 #include "source/store/postgres/pq.h"
-#include "source/store/postgres/queue.h"
 #include "source/store/postgres/resolver.h"
 #include "source/store/postgres/session.h"
 

@@ -115,7 +115,7 @@ void Engine::onMessage(const Abandon& message) {
     return;
   }
   for (const auto& connection : connections_) {
-    for (const OperationPtr& operation : connection->batch()) {
+    for (const OperationPtr& operation : connection->batch().operations) {
       if (operation != nullptr && isIt(*operation)) {
         return;  // Its result will tell.
       }
@@ -155,7 +155,7 @@ void Engine::keepDeadlines() {
   }
   next_flight_deadline_ = Deadline::max();
   for (const auto& connection : connections_) {
-    for (const OperationPtr& operation : connection->batch()) {
+    for (const OperationPtr& operation : connection->batch().operations) {
       if (operation->finished()) {
         continue;
       }
@@ -187,6 +187,9 @@ void Engine::settle() {
 }
 
 void Engine::dispatch() {
+  auto idle = static_cast<size_t>(std::count_if(
+      connections_.begin(), connections_.end(),
+      [](const auto& connection) { return connection->state() == Connection::State::Ready; }));
   for (const auto& connection : connections_) {
     if (queue_.empty()) {
       return;
@@ -194,13 +197,13 @@ void Engine::dispatch() {
     if (connection->state() != Connection::State::Ready) {
       continue;
     }
-    Batch batch = queue_.take(busy_tenants_);
+    Batch batch = queue_.take(idle--, busy_tenants_);
     if (batch.empty()) {
       return;
     }
     ++stats_.batches;
-    stats_.operations += batch.size();
-    for (const OperationPtr& operation : batch) {
+    stats_.operations += batch.operations.size();
+    for (const OperationPtr& operation : batch.operations) {
       if (const std::string* const tenant = operation->countedTenant(); tenant != nullptr) {
         busy_tenants_.insert(*tenant);
       }
@@ -211,7 +214,7 @@ void Engine::dispatch() {
 }
 
 void Engine::onBatchEnd(Connection&, Batch batch, BatchEnd end) {
-  for (const OperationPtr& operation : batch) {
+  for (const OperationPtr& operation : batch.operations) {
     if (const std::string* const tenant = operation->countedTenant(); tenant != nullptr) {
       busy_tenants_.erase(*tenant);
     }

@@ -23,26 +23,20 @@ ExtendOperation::ExtendOperation(std::vector<ClaimRef> claims, std::chrono::mill
 }
 
 StatementId ExtendOperation::bind(size_t, Parameters& parameters) const {
-  std::vector<std::string_view> tenants;
-  std::vector<std::string_view> operations;
-  std::vector<std::string_view> keys;
-  std::vector<int64_t> attempts;
+  Arrays arrays;
   for (const ClaimRef* const claim : sorted_) {
-    tenants.push_back(claim->identity.tenant);
-    operations.push_back(claim->identity.operation);
-    keys.push_back(claim->identity.key);
-    attempts.push_back(claim->attempt);
+    arrays.bytes(0, claim->identity.tenant);
+    arrays.bytes(1, claim->identity.operation);
+    arrays.bytes(2, claim->identity.key);
+    arrays.int64(3, claim->attempt);
   }
-  parameters.bytesArray(tenants);
-  parameters.bytesArray(operations);
-  parameters.bytesArray(keys);
-  parameters.int64Array(attempts);
+  arrays.moveAll(parameters);
   parameters.int64(lease_.count());
   return StatementId::Extend;
 }
 
-Operation::Next ExtendOperation::onResults(std::span<const PqResult> results) {
-  const Rows rows(results.front().get());
+Operation::Next ExtendOperation::onResults(std::span<const Rows> results) {
+  const Rows& rows = results.front();
   // Attempts are unique: they alone tell the claims apart.
   absl::flat_hash_set<Attempt> extended;
   for (int row = 0; row < rows.count(); ++row) {

@@ -15,7 +15,7 @@ public:
 
   Lane lane() const override { return Lane::Solo; }
   StatementId bind(size_t index, Parameters& parameters) const override;
-  Next onResults(std::span<const PqResult> results) override;
+  Next onResults(std::span<const Rows> results) override;
   Next onLost(const std::string& reason) override;
   void onRefused(const std::string& reason) override;
   void onDeadline(bool sent) override;

@@ -14,8 +14,8 @@ StatementId LookUpOperation::bind(size_t, Parameters& parameters) const {
   return reader_.bind(identity_, parameters);
 }
 
-Operation::Next LookUpOperation::onResults(std::span<const PqResult> results) {
-  reader_.onRows(Rows(results.front().get()));
+Operation::Next LookUpOperation::onResults(std::span<const Rows> results) {
+  reader_.onRows(results.front());
   if (reader_.step() != RecordReader::Step::Done) {
     return finished() ? Next::Finished : Next::SendAgain;
   }

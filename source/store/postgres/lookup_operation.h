@@ -15,7 +15,10 @@ public:
   Lane lane() const override { return Lane::Read; }
   const Identity* identity() const override { return &identity_; }
   StatementId bind(size_t index, Parameters& parameters) const override;
-  Next onResults(std::span<const PqResult> results) override;
+  Group group() const override { return reader_.group(); }
+  void bindMember(Arrays& arrays) const override { reader_.bindMember(identity_, arrays); }
+  Attempt memberAttempt() const override { return reader_.memberAttempt(); }
+  Next onResults(std::span<const Rows> results) override;
   Next onLost(const std::string& reason) override;
   void onRefused(const std::string& reason) override;
   void onDeadline(bool sent) override;

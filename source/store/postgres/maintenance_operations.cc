@@ -36,8 +36,8 @@ StatementId LeadOperation::bind(size_t, Parameters& parameters) const {
   return StatementId::Lead;
 }
 
-Operation::Next LeadOperation::onResults(std::span<const PqResult> results) {
-  const Rows rows(results.front().get());
+Operation::Next LeadOperation::onResults(std::span<const Rows> results) {
+  const Rows& rows = results.front();
   finish({.ours = !rows.empty() && rows.boolean(0, 0), .reason = {}});
   return Next::Finished;
 }
@@ -60,8 +60,8 @@ StatementId SweepOperation::bind(size_t index, Parameters& parameters) const {
   return StatementId::Sweep;
 }
 
-Operation::Next SweepOperation::onResults(std::span<const PqResult> results) {
-  const Rows rows(results[1].get());
+Operation::Next SweepOperation::onResults(std::span<const Rows> results) {
+  const Rows& rows = results[1];
   MaintenanceResult result;
   result.ok = rows.count() == 1;
   if (result.ok) {
@@ -97,12 +97,12 @@ StatementId ReapOperation::bind(size_t index, Parameters& parameters) const {
   return StatementId::Reap;
 }
 
-Operation::Next ReapOperation::onResults(std::span<const PqResult> results) {
+Operation::Next ReapOperation::onResults(std::span<const Rows> results) {
   if (step_ != Step::Reap && !finished()) {
     step_ = step_ == Step::Drop ? Step::Make : Step::Reap;
     return Next::SendAgain;
   }
-  const Rows rows(results[1].get());
+  const Rows& rows = results[1];
   MaintenanceResult result;
   result.ok = rows.count() == 1;
   if (result.ok) {

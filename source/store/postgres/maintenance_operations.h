@@ -46,7 +46,7 @@ public:
   LeadOperation(std::string owner, std::chrono::milliseconds lease, Deadline deadline,
                 QueueBound::Ticket ticket, std::function<void(Leadership)> done);
   StatementId bind(size_t index, Parameters& parameters) const override;
-  Next onResults(std::span<const PqResult> results) override;
+  Next onResults(std::span<const Rows> results) override;
 
 private:
   const std::string owner_;
@@ -60,7 +60,7 @@ public:
                  std::function<void(MaintenanceResult)> done);
   size_t statementCount() const override { return 2; }
   StatementId bind(size_t index, Parameters& parameters) const override;
-  Next onResults(std::span<const PqResult> results) override;
+  Next onResults(std::span<const Rows> results) override;
 
 private:
   const uint32_t limit_;
@@ -74,7 +74,7 @@ public:
                 std::function<void(MaintenanceResult)> done);
   size_t statementCount() const override { return 2; }
   StatementId bind(size_t index, Parameters& parameters) const override;
-  Next onResults(std::span<const PqResult> results) override;
+  Next onResults(std::span<const Rows> results) override;
 
 private:
   enum class Step : uint8_t { Drop, Make, Reap };

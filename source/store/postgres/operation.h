@@ -27,6 +27,16 @@ enum class Lane : uint8_t {
   Solo,  // In a batch of its own.
 };
 
+// Operations of one group may share a statement. Its columns, and those of the answer, are the
+// group's own.
+enum class Group : uint8_t {
+  None,
+  Claims,     // Answer: expires_at, attempt.
+  Completes,  // Answer: attempt.
+  Keys,       // Answer: as ReadKeyMany.
+  Responses,  // Answer: body, attempt.
+};
+
 // One call of a user: a small state machine that says what to send, reads the answer, and in the
 // end runs its callback, once. Lives on the store's thread. Destroyed only when finished.
 class Operation {
@@ -48,13 +58,18 @@ public:
   virtual size_t statementCount() const { return 1; }
   // Which statement, and its values. They may show what this operation holds.
   virtual StatementId bind(size_t index, Parameters& parameters) const = 0;
+  // What it may share a statement with now, and its part of it.
+  virtual Group group() const { return Group::None; }
+  virtual void bindMember(Arrays&) const {}
+  // How its row of the answer is known; unused for Keys.
+  virtual Attempt memberAttempt() const { return 0; }
   // A claim under a quota: two at once would not see each other.
   virtual const std::string* countedTenant() const { return nullptr; }
 
   // --- What became of it.
   enum class Next : uint8_t { Finished, SendAgain };
-  // The statements' results, now durable. Also for one that is finished already.
-  [[nodiscard]] virtual Next onResults(std::span<const PqResult> results) = 0;
+  // What its statements returned, now durable. Also for one that is finished already.
+  [[nodiscard]] virtual Next onResults(std::span<const Rows> results) = 0;
   // Sent, and whether it took effect cannot be known.
   [[nodiscard]] virtual Next onLost(const std::string& reason) = 0;
   // Surely without effect, and will not be sent again.

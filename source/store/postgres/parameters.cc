@@ -1,6 +1,6 @@
 #include "source/store/postgres/parameters.h"
 
-#include <cstring>
+#include <algorithm>
 
 #include "source/store/postgres/wire.h"
 
@@ -9,21 +9,11 @@ namespace {
 
 // Object identifiers of built-in types are fixed.
 constexpr int32_t ByteaOid = 17;
+constexpr int32_t Int2Oid = 21;
 constexpr int32_t Int8Oid = 20;
 
 constexpr int Binary = 1;
-
-std::string arrayHeader(int32_t element_type, size_t size) {
-  std::string text;
-  appendInt32(text, size > 0 ? 1 : 0);  // Dimensions.
-  appendInt32(text, 0);                 // No nulls.
-  appendInt32(text, element_type);
-  if (size > 0) {
-    appendInt32(text, static_cast<int32_t>(size));
-    appendInt32(text, 1);  // Lower bound.
-  }
-  return text;
-}
+constexpr size_t ArrayHeaderSize = 20;
 
 }  // namespace
 
@@ -40,11 +30,6 @@ void Parameters::add(const char* value, size_t length) {
   formats_.push_back(Binary);
 }
 
-void Parameters::own(std::string value) {
-  owned_.push_back(std::move(value));
-  add(owned_.back().data(), owned_.back().size());
-}
-
 void Parameters::bytes(std::string_view value) {
   // To libpq no pointer means NULL, and an empty view may have none.
   add(value.empty() ? "" : value.data(), value.size());
@@ -53,19 +38,19 @@ void Parameters::bytes(std::string_view value) {
 void Parameters::int16(int16_t value) {
   std::string text;
   appendInt16(text, value);
-  own(std::move(text));
+  encoded(std::move(text));
 }
 
 void Parameters::int32(int32_t value) {
   std::string text;
   appendInt32(text, value);
-  own(std::move(text));
+  encoded(std::move(text));
 }
 
 void Parameters::int64(int64_t value) {
   std::string text;
   appendInt64(text, value);
-  own(std::move(text));
+  encoded(std::move(text));
 }
 
 void Parameters::int64(std::optional<int64_t> value) {
@@ -77,29 +62,68 @@ void Parameters::int64(std::optional<int64_t> value) {
 }
 
 void Parameters::boolean(bool value) {
-  own(std::string(1, value ? '\1' : '\0'));
+  encoded(std::string(1, value ? '\1' : '\0'));
 }
 
 void Parameters::null() {
   add(nullptr, 0);
 }
 
-void Parameters::bytesArray(const std::vector<std::string_view>& values) {
-  std::string text = arrayHeader(ByteaOid, values.size());
-  for (const std::string_view value : values) {
-    appendInt32(text, static_cast<int32_t>(value.size()));
-    text.append(value);
-  }
-  own(std::move(text));
+void Parameters::encoded(std::string value) {
+  owned_.push_back(std::move(value));
+  add(owned_.back().data(), owned_.back().size());
 }
 
-void Parameters::int64Array(const std::vector<int64_t>& values) {
-  std::string text = arrayHeader(Int8Oid, values.size());
-  for (const int64_t value : values) {
-    appendInt32(text, sizeof(value));
-    appendInt64(text, value);
+Arrays::Column& Arrays::at(size_t column, int32_t type) {
+  if (column >= columns_.size()) {
+    columns_.resize(column + 1);
   }
-  own(std::move(text));
+  columns_[column].type = type;
+  ++columns_[column].count;
+  return columns_[column];
+}
+
+void Arrays::bytes(size_t column, std::string_view value) {
+  std::string& elements = at(column, ByteaOid).elements;
+  appendInt32(elements, static_cast<int32_t>(value.size()));
+  elements.append(value);
+}
+
+void Arrays::int16(size_t column, int16_t value) {
+  std::string& elements = at(column, Int2Oid).elements;
+  appendInt32(elements, sizeof(value));
+  appendInt16(elements, value);
+}
+
+void Arrays::int64(size_t column, int64_t value) {
+  Column& entry = at(column, Int8Oid);
+  appendInt32(entry.elements, sizeof(value));
+  appendInt64(entry.elements, value);
+  entry.smallest = entry.count == 1 ? value : std::min(entry.smallest, value);
+  entry.largest = entry.count == 1 ? value : std::max(entry.largest, value);
+}
+
+std::pair<int64_t, int64_t> Arrays::range(size_t column) const {
+  return {columns_[column].smallest, columns_[column].largest};
+}
+
+void Arrays::moveColumn(size_t column, Parameters& parameters) {
+  const Column& entry = columns_[column];
+  std::string text;
+  text.reserve(ArrayHeaderSize + entry.elements.size());
+  appendInt32(text, 1);  // Dimensions.
+  appendInt32(text, 0);  // No nulls.
+  appendInt32(text, entry.type);
+  appendInt32(text, entry.count);
+  appendInt32(text, 1);  // Lower bound.
+  text.append(entry.elements);
+  parameters.encoded(std::move(text));
+}
+
+void Arrays::moveAll(Parameters& parameters) {
+  for (size_t column = 0; column < columns_.size(); ++column) {
+    moveColumn(column, parameters);
+  }
 }
 
 }  // namespace idempotency::postgres

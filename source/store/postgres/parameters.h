@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace idempotency::postgres {
@@ -24,9 +25,8 @@ public:
   void null();
   void int64(std::optional<int64_t> value);
 
-  // One-dimensional arrays without nulls.
-  void bytesArray(const std::vector<std::string_view>& values);
-  void int64Array(const std::vector<int64_t>& values);
+  // A value that is encoded already.
+  void encoded(std::string value);
 
   // For libpq.
   int count() const { return static_cast<int>(values_.size()); }
@@ -35,13 +35,39 @@ public:
   const int* formats() const { return formats_.data(); }
 
 private:
-  void own(std::string value);
   void add(const char* value, size_t length);
 
   std::vector<const char*> values_;
   std::vector<int> lengths_;
   std::vector<int> formats_;
   std::deque<std::string> owned_;  // A deque: what it holds never moves.
+};
+
+// Arrays that are filled element by element, side by side. No nulls.
+class Arrays {
+public:
+  // Appends to a column; columns come into being in order.
+  void bytes(size_t column, std::string_view value);
+  void int16(size_t column, int16_t value);
+  void int64(size_t column, int64_t value);
+
+  // The smallest and largest value of an int64 column.
+  std::pair<int64_t, int64_t> range(size_t column) const;
+  // Hands over one column, or all in order.
+  void moveColumn(size_t column, Parameters& parameters);
+  void moveAll(Parameters& parameters);
+
+private:
+  struct Column {
+    int32_t type = 0;
+    int32_t count = 0;
+    std::string elements;
+    int64_t smallest = 0;
+    int64_t largest = 0;
+  };
+  Column& at(size_t column, int32_t type);
+
+  std::vector<Column> columns_;
 };
 
 }  // namespace idempotency::postgres

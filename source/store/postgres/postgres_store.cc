@@ -136,6 +136,10 @@ void PostgresStore::markUnknown(UnknownRequest request, Deadline deadline,
 
 void PostgresStore::extend(std::vector<ClaimRef> claims, std::chrono::milliseconds lease,
                            Deadline deadline, std::function<void(ExtendResult)> done) {
+  if (claims.empty()) {
+    answer([done = std::move(done)] { done({}); });
+    return;
+  }
   size_t bytes = 0;
   for (const ClaimRef& claim : claims) {
     bytes += size(claim.identity) + sizeof(claim);

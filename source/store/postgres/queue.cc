@@ -15,12 +15,14 @@ void Queue::pushFront(OperationPtr operation) {
   waiting_.push_front(std::move(operation));
 }
 
-Batch Queue::take(const absl::flat_hash_set<std::string>& busy_tenants) {
+Batch Queue::take(size_t idle_connections, const absl::flat_hash_set<std::string>& busy_tenants) {
+  const size_t share = (waiting_.size() + idle_connections - 1) / idle_connections;
+  const size_t most = std::min(std::max(share, limits_.least_share), limits_.operations);
   Batch batch;
   size_t bytes = 0;
   size_t kept = 0;  // Those before `position` that stay.
   size_t position = 0;
-  for (; position < waiting_.size() && batch.size() < limits_.operations; ++position) {
+  for (; position < waiting_.size() && batch.operations.size() < most; ++position) {
     OperationPtr& operation = waiting_[position];
     const bool solo = operation->alone || operation->lane() == Lane::Solo;
     const std::string* const tenant = operation->countedTenant();
@@ -30,7 +32,7 @@ Batch Queue::take(const absl::flat_hash_set<std::string>& busy_tenants) {
       continue;
     }
     bytes += operation->bytes();
-    batch.push_back(std::move(operation));
+    batch.operations.push_back(std::move(operation));
     if (solo || bytes > limits_.bytes) {
       ++position;
       break;
@@ -39,7 +41,7 @@ Batch Queue::take(const absl::flat_hash_set<std::string>& busy_tenants) {
   // [kept, position) is what was taken.
   waiting_.erase(waiting_.begin() + static_cast<ptrdiff_t>(kept),
                  waiting_.begin() + static_cast<ptrdiff_t>(position));
-  sortForLocks(batch);
+  arrange(batch);
   return batch;
 }
 
@@ -77,18 +79,6 @@ std::vector<OperationPtr> Queue::takeAll() {
   waiting_.clear();
   next_deadline_ = Deadline::max();
   return all;
-}
-
-void sortForLocks(Batch& batch) {
-  std::stable_sort(batch.begin(), batch.end(), [](const OperationPtr& a, const OperationPtr& b) {
-    if (a->lane() != b->lane()) {
-      return a->lane() < b->lane();
-    }
-    if (a->identity() == nullptr || b->identity() == nullptr) {
-      return a->identity() != nullptr && b->identity() == nullptr;
-    }
-    return *a->identity() < *b->identity();
-  });
 }
 
 }  // namespace idempotency::postgres

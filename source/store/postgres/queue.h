@@ -7,14 +7,15 @@
 
 #include "absl/container/flat_hash_set.h"
 
+#include "source/store/postgres/batch.h"
 #include "source/store/postgres/operation.h"
 
 namespace idempotency::postgres {
 
-using Batch = std::vector<OperationPtr>;
-
 struct BatchLimits {
   size_t operations = 128;
+  // A share smaller than this is not worth a commit of its own.
+  size_t least_share = 32;
   size_t bytes = 1 << 20;  // A larger operation goes all the same, by itself.
 };
 
@@ -30,9 +31,11 @@ public:
   bool empty() const { return waiting_.empty(); }
   size_t size() const { return waiting_.size(); }
 
-  // The next batch, in the order in which it is to be sent; empty when nothing may go now. A tenant
-  // of `busy_tenants` has a counted claim under way: its next ones wait.
-  [[nodiscard]] Batch take(const absl::flat_hash_set<std::string>& busy_tenants);
+  // The next batch, arranged; empty when nothing may go now. What waits
+  // is shared by the connections that are idle, unless the shares get too small. A tenant of
+  // `busy_tenants` has a counted claim under way: its next ones wait.
+  [[nodiscard]] Batch take(size_t idle_connections,
+                           const absl::flat_hash_set<std::string>& busy_tenants);
 
   // Never later than the first deadline of those that wait.
   Deadline nextDeadline() const { return next_deadline_; }
@@ -49,8 +52,5 @@ private:
   // A lower bound: kept cheaply when operations come, found anew when it has passed.
   Deadline next_deadline_ = Deadline::max();
 };
-
-// Sorts a batch by lane and identity.
-void sortForLocks(Batch& batch);
 
 }  // namespace idempotency::postgres

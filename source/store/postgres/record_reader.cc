@@ -4,14 +4,28 @@ namespace idempotency::postgres {
 
 StatementId RecordReader::bind(const Identity& identity, Parameters& parameters) const {
   if (step_ == Step::Response) {
-    parameters.int64(record_.attempt);
+    Arrays attempts;
+    attempts.int64(0, record_.attempt);
+    attempts.moveAll(parameters);
     parameters.int64(expires_at_);
-    return StatementId::ReadResponse;
+    parameters.int64(expires_at_);
+    return StatementId::ReadResponses;
   }
   parameters.bytes(identity.tenant);
   parameters.bytes(identity.operation);
   parameters.bytes(identity.key);
   return StatementId::ReadKey;
+}
+
+void RecordReader::bindMember(const Identity& identity, Arrays& arrays) const {
+  if (step_ == Step::Response) {
+    arrays.int64(0, record_.attempt);
+    arrays.int64(1, expires_at_);
+    return;
+  }
+  arrays.bytes(0, identity.tenant);
+  arrays.bytes(1, identity.operation);
+  arrays.bytes(2, identity.key);
 }
 
 void RecordReader::onRows(const Rows& rows) {

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 
+#include "source/store/postgres/operation.h"
 #include "source/store/postgres/parameters.h"
 #include "source/store/postgres/rows.h"
 #include "source/store/postgres/statements.h"
@@ -17,6 +18,9 @@ public:
 
   Step step() const { return step_; }
   StatementId bind(const Identity& identity, Parameters& parameters) const;
+  Group group() const { return step_ == Step::Response ? Group::Responses : Group::Keys; }
+  void bindMember(const Identity& identity, Arrays& arrays) const;
+  Attempt memberAttempt() const { return record_.attempt; }
   // Takes what the step returned, and moves on.
   void onRows(const Rows& rows);
   // What was found; once it is done. Absent: nothing.

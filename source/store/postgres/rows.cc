@@ -26,13 +26,16 @@ milliseconds left(int64_t until, int64_t now) {
 }  // namespace
 
 bool Rows::changed() const {
-  // The text is empty for statements that have no count.
+  if (PQresultStatus(result_) == PGRES_TUPLES_OK) {
+    return count_ > 0;
+  }
   const std::string_view count = PQcmdTuples(const_cast<PGresult*>(result_));
   return !count.empty() && count != "0";
 }
 
 std::string_view Rows::bytes(int row, int column) const {
-  return {PQgetvalue(result_, row, column), static_cast<size_t>(PQgetlength(result_, row, column))};
+  return {PQgetvalue(result_, first_ + row, column),
+          static_cast<size_t>(PQgetlength(result_, first_ + row, column))};
 }
 
 int16_t Rows::int16(int row, int column) const {

@@ -9,17 +9,20 @@
 
 namespace idempotency::postgres {
 
-// What a statement returned, in the binary format. A view: the result must outlive it.
+// What a statement returned, or a part of its rows, in the binary format. A view: the result must
+// outlive it.
 class Rows {
 public:
-  explicit Rows(const PGresult* result) : result_(result) {}
+  explicit Rows(const PGresult* result) : result_(result), count_(PQntuples(result)) {}
+  Rows(const PGresult* result, int first, int count)
+      : result_(result), first_(first), count_(count) {}
 
-  int count() const { return PQntuples(result_); }
+  int count() const { return count_; }
   bool empty() const { return count() == 0; }
-  // How many rows a write without RETURNING changed.
+  // Whether a write changed anything: it returned rows or, without RETURNING, says so.
   bool changed() const;
 
-  bool isNull(int row, int column) const { return PQgetisnull(result_, row, column) != 0; }
+  bool isNull(int row, int column) const { return PQgetisnull(result_, first_ + row, column) != 0; }
   // Empty for NULL.
   std::string_view bytes(int row, int column) const;
   int16_t int16(int row, int column) const;
@@ -28,6 +31,8 @@ public:
 
 private:
   const PGresult* result_;
+  int first_ = 0;
+  int count_ = 0;
 };
 
 // A row of ReadKey, without its response; what depends on time is judged by the row's own now().

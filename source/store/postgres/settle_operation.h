@@ -26,8 +26,8 @@ public:
     parameters.int64(claim_.attempt);
     return StatementId::Release;
   }
-  Next onResults(std::span<const PqResult> results) override {
-    callBack(done_, std::optional<bool>(Rows(results.front().get()).changed()));
+  Next onResults(std::span<const Rows> results) override {
+    callBack(done_, std::optional<bool>(results.front().changed()));
     return Next::Finished;
   }
   Next onLost(const std::string& reason) override {

@@ -21,6 +21,19 @@ constexpr std::array<Statement, StatementCount> Statements = {{
      " ON CONFLICT (tenant, operation, key) DO NOTHING"
      " RETURNING expires_at"},
 
+    // In the order of the arrays, which are sorted. Two of one identity: the first is inserted.
+    {"idempotency_claim_many",
+     "INSERT INTO idempotency.key (tenant, operation, key, attempt, state, on_lease_expired,"
+     " fingerprint, lease_until, expires_at, reap_at, claimed_at, created_at)"
+     " SELECT tenant, operation, key, attempt, 1, on_lease_expired, fingerprint,"
+     " now() + lease * interval '1 ms', now() + ttl * interval '1 ms',"
+     " now() + ttl * interval '1 ms', now(), now()"
+     " FROM unnest($1::bytea[], $2::bytea[], $3::bytea[], $4::int8[], $5::int2[], $6::bytea[],"
+     " $7::int8[], $8::int8[])"
+     " AS w (tenant, operation, key, attempt, on_lease_expired, fingerprint, lease, ttl)"
+     " ON CONFLICT (tenant, operation, key) DO NOTHING"
+     " RETURNING expires_at, attempt"},
+
     {"idempotency_claim_in_quota",
      "INSERT INTO idempotency.key (tenant, operation, key, attempt, state, on_lease_expired,"
      " fingerprint, lease_until, expires_at, reap_at, claimed_at, created_at)"
@@ -62,6 +75,21 @@ constexpr std::array<Statement, StatementCount> Statements = {{
      " INSERT INTO idempotency.response (attempt, expires_at, body)"
      " SELECT attempt, expires_at, $8::bytea FROM done"},
 
+    // A ttl below 0 stands for none.
+    {"idempotency_complete_many",
+     "WITH done AS (UPDATE idempotency.key k SET state = 2, status = w.status, tombstone = 0,"
+     " response_schema = w.response_schema, completed_at = now(),"
+     " expires_at = CASE WHEN w.ttl < 0 THEN k.expires_at ELSE now() + w.ttl * interval '1 ms' END"
+     " FROM unnest($1::bytea[], $2::bytea[], $3::bytea[], $4::int8[], $5::int2[], $6::int2[],"
+     " $7::int8[], $8::bytea[])"
+     " AS w (tenant, operation, key, attempt, status, response_schema, ttl, body)"
+     " WHERE k.tenant = w.tenant AND k.operation = w.operation AND k.key = w.key"
+     " AND k.attempt = w.attempt AND k.state = 1"
+     " RETURNING k.attempt, k.expires_at, w.body)"
+     " INSERT INTO idempotency.response (attempt, expires_at, body)"
+     " SELECT attempt, expires_at, body FROM done"
+     " RETURNING attempt"},
+
     {"idempotency_complete_bare",
      "UPDATE idempotency.key SET state = 2, status = $5::int2, tombstone = $8::int2,"
      " response_schema = $6::int2, completed_at = now(),"
@@ -94,10 +122,19 @@ constexpr std::array<Statement, StatementCount> Statements = {{
      " completed_at, reconcile_after, dead_letter, last_error, status, tombstone, response_schema,"
      " now() FROM idempotency.key WHERE " IDENTITY},
 
-    // Apart from ReadKey: as a join it would open every partition.
-    {"idempotency_read_response",
-     "SELECT body FROM idempotency.response WHERE attempt = $1::int8 AND expires_at ="
-     " $2::timestamptz"},
+    {"idempotency_read_key_many",
+     "SELECT k.state, k.attempt, k.fingerprint, k.recovery_point, k.lease_until, k.expires_at,"
+     " k.created_at, k.completed_at, k.reconcile_after, k.dead_letter, k.last_error, k.status,"
+     " k.tombstone, k.response_schema, now(), w.ordinal"
+     " FROM unnest($1::bytea[], $2::bytea[], $3::bytea[]) WITH ORDINALITY"
+     " AS w (tenant, operation, key, ordinal)"
+     " JOIN idempotency.key k"
+     " ON k.tenant = w.tenant AND k.operation = w.operation AND k.key = w.key"},
+
+    // Apart from ReadKey, and bounded by parameters: a join would open every partition.
+    {"idempotency_read_responses",
+     "SELECT body, attempt FROM idempotency.response WHERE attempt = ANY ($1::int8[])"
+     " AND expires_at BETWEEN $2::timestamptz AND $3::timestamptz"},
 
     // A lease of 0 gives the leadership up.
     {"idempotency_lead",

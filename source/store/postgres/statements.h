@@ -10,17 +10,20 @@ namespace idempotency::postgres {
 // Statements of the request path are plain SQL that finds its row by the primary key.
 enum class StatementId : uint8_t {
   Claim,         // Inserts, or does nothing.
+  ClaimMany,     // The same for several, in one statement.
   ClaimInQuota,  // The same, if the tenant has room.
   Reclaim,       // Compare-and-set on a record that was found.
   CountTenant,   // Whether the tenant has no room.
   Complete,      // With its response, or neither.
+  CompleteMany,  // The same for several.
   CompleteBare,  // Without a response.
   Fail,
   Release,
   MarkUnknown,
   Extend,  // Many claims.
   ReadKey,
-  ReadResponse,
+  ReadKeyMany,
+  ReadResponses,  // One or several.
   Lead,
   AllowTime,  // How long the rest of this transaction may take.
   Sweep,
@@ -28,7 +31,7 @@ enum class StatementId : uint8_t {
   DropPartitions,
   Reap,
 };
-inline constexpr size_t StatementCount = 18;
+inline constexpr size_t StatementCount = 21;
 
 struct Statement {
   const char* name;
@@ -37,7 +40,7 @@ struct Statement {
 
 [[nodiscard]] const Statement& statement(StatementId id);
 
-// The order of columns in what ReadKey returns.
+// The order of columns in what ReadKey returns; ReadKeyMany adds which of them it is, from 1.
 struct KeyColumn {
   enum : int {
     State,
@@ -55,6 +58,7 @@ struct KeyColumn {
     Tombstone,
     ResponseSchema,
     Now,
+    Ordinal,
   };
 };
 

@@ -5,6 +5,8 @@
 namespace idempotency::postgres {
 namespace {
 
+constexpr int64_t NoTtl = -1;
+
 void bindClaim(const ClaimRef& claim, Parameters& parameters) {
   parameters.bytes(claim.identity.tenant);
   parameters.bytes(claim.identity.operation);
@@ -91,8 +93,32 @@ StatementId WriteOperation::bind(size_t, Parameters& parameters) const {
                     request_);
 }
 
-Operation::Next WriteOperation::onResults(std::span<const PqResult> results) {
-  const Rows rows(results.front().get());
+Group WriteOperation::group() const {
+  if (checking_) {
+    return Group::Keys;
+  }
+  const auto* const complete = std::get_if<CompleteRequest>(&request_);
+  return complete != nullptr && complete->tombstone == Tombstone::None ? Group::Completes
+                                                                       : Group::None;
+}
+
+void WriteOperation::bindMember(Arrays& arrays) const {
+  arrays.bytes(0, claim().identity.tenant);
+  arrays.bytes(1, claim().identity.operation);
+  arrays.bytes(2, claim().identity.key);
+  if (checking_) {
+    return;
+  }
+  const auto& complete = std::get<CompleteRequest>(request_);
+  arrays.int64(3, complete.claim.attempt);
+  arrays.int16(4, static_cast<int16_t>(complete.status));
+  arrays.int16(5, complete.response_schema);
+  arrays.int64(6, complete.ttl.has_value() ? complete.ttl->count() : NoTtl);
+  arrays.bytes(7, complete.response);
+}
+
+Operation::Next WriteOperation::onResults(std::span<const Rows> results) {
+  const Rows& rows = results.front();
   if (checking_) {
     finish(judge(rows), {});
     return Next::Finished;

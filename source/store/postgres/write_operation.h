@@ -22,7 +22,10 @@ public:
   const Identity* identity() const override { return &claim().identity; }
   size_t bytes() const override;
   StatementId bind(size_t index, Parameters& parameters) const override;
-  Next onResults(std::span<const PqResult> results) override;
+  Group group() const override;
+  void bindMember(Arrays& arrays) const override;
+  Attempt memberAttempt() const override { return claim().attempt; }
+  Next onResults(std::span<const Rows> results) override;
   Next onLost(const std::string& reason) override;
   void onRefused(const std::string& reason) override;
   void onDeadline(bool sent) override;
