@@ -32,7 +32,7 @@ const char* JsonWriter::writeText(const char* p, const char* end) {
     if (p == end || *p == JsonMark::MemberEnd) {
       return p;
     }
-    p = *p == JsonMark::Object ? writeObject(p, end) : writeNumber(p);
+    p = *p == JsonMark::Object ? writeObject(p, end) : writeNumber(p, end);
   }
 }
 
@@ -59,12 +59,13 @@ const char* JsonWriter::writeObject(const char* p, const char* end) {
   return object_end + 1;
 }
 
-const char* JsonWriter::writeNumber(const char* p) {
+// What stands at `end` may be left over from the body as it came: it is no part of the number.
+const char* JsonWriter::writeNumber(const char* p, const char* end) {
   std::array<char, MaxCanonicalNumber> text;  // Marked ones are shorter than their canonical form.
   text[0] = JsonMark::toNumber(*p);
   size_t size = 1;
-  while (size < text.size() && std::strchr("0123456789+-.eE", p[size]) != nullptr &&
-         p[size] != '\0') {
+  while (size < text.size() && p + size < end &&
+         std::strchr("0123456789+-.eE", p[size]) != nullptr && p[size] != '\0') {
     text[size] = p[size];
     ++size;
   }

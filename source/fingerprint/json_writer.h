@@ -21,7 +21,7 @@ public:
 private:
   const char* writeText(const char* p, const char* end);
   const char* writeObject(const char* p, const char* end);
-  const char* writeNumber(const char* p);
+  const char* writeNumber(const char* p, const char* end);
   const char* copyToMark(const char* p, const char* end);
   void put(char c);
   void flush();

@@ -45,10 +45,12 @@ INSTANTIATE_TEST_SUITE_P(
     Accepted, CanonicalJsonTest,
     testing::Values(
         Case{"Null", "null", "null"}, Case{"True", " true ", "true"},
-        Case{"False", "\tfalse\n", "false"}, Case{"Zero", "0", "0"},
-        Case{"EmptyString", "\"\"", "\"\""}, Case{"EmptyObject", "{}", "{}"},
-        Case{"EmptyArray", "[ ]", "[]"}, Case{"EmptyObjectWithSpace", "{ \r\n }", "{}"},
-        Case{"Array", "[1, 2 ,3]", "[1,2,3]"},
+        // The canonical form is longer than the text, and the text was moved to the front.
+        Case{"LongerNumber", "1e3", "1000"}, Case{"LongerNumberAfterSpace", " \n1e3", "1000"},
+        Case{"LongerNumberBetweenSpaces", "\t1e3 ", "1000"}, Case{"False", "\tfalse\n", "false"},
+        Case{"Zero", "0", "0"}, Case{"EmptyString", "\"\"", "\"\""},
+        Case{"EmptyObject", "{}", "{}"}, Case{"EmptyArray", "[ ]", "[]"},
+        Case{"EmptyObjectWithSpace", "{ \r\n }", "{}"}, Case{"Array", "[1, 2 ,3]", "[1,2,3]"},
         Case{"Nested", "[[],[{}],[[[]]]]", "[[],[{}],[[[]]]]"},
         Case{"Sorted", R"({"a":1,"b":2})", R"({"a":1,"b":2})"},
         Case{"Unsorted", R"({"b":2,"a":1})", R"({"a":1,"b":2})"},
