@@ -174,7 +174,7 @@ TEST_F(SqliteFaultTest, AbandonWhileTheDiskHangsTakesTheClaimBack) {
   store().claim(request, soon(), answer.callback());
   {
     std::unique_lock lock(mutex);
-    changed.wait(lock, [&] { return reached; });
+    ASSERT_TRUE(changed.wait_for(lock, LongTime, [&] { return reached; })) << "no commit is synced";
   }
   store().abandon({request.identity, request.attempt});
   {

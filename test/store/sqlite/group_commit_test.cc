@@ -1,0 +1,116 @@
+// What the embedded store writes, and how often it waits for the disk.
+#include <atomic>
+#include <vector>
+
+#include "gtest/gtest.h"
+#include <sqlite3.h>
+
+#include "test/store/sqlite/sqlite_rig.h"
+#include "test/store/sqlite/test_vfs.h"
+#include "test/store/store_contract.h"
+
+namespace idempotency::test {
+namespace {
+
+using namespace std::chrono_literals;
+using test_vfs::Call;
+
+ClaimRequest claimRequest(const std::string& key) {
+  ClaimRequest request;
+  request.identity = {.tenant = "tenant", .operation = "operation", .key = key};
+  request.fingerprint = "fingerprint";
+  request.attempt = newAttempt();
+  request.lease = 1h;
+  return request;
+}
+
+class SqliteGroupCommitTest : public ::testing::Test {
+protected:
+  SqliteGroupCommitTest() {
+    test_vfs::setFault([this](Call call, std::string_view) {
+      writes_ += call == Call::Write ? 1 : 0;
+      syncs_ += call == Call::Sync ? 1 : 0;
+      return SQLITE_OK;
+    });
+  }
+  ~SqliteGroupCommitTest() override { test_vfs::setFault(nullptr); }
+
+  ClaimResult claim(ClaimRequest request) {
+    Answer<ClaimResult> answer;
+    rig_.store().claim(std::move(request), soon(), answer.callback());
+    return answer.get();
+  }
+
+  SqliteRig rig_;
+  std::atomic<int> writes_{0};
+  std::atomic<int> syncs_{0};
+};
+
+TEST_F(SqliteGroupCommitTest, WhatWaitsTogetherIsCommittedTogether) {
+  ASSERT_TRUE(std::holds_alternative<Claimed>(claim(claimRequest("first"))));
+  rig_.block();
+  // One is taken at once and waits for the lock; the others gather behind it.
+  std::vector<Answer<ClaimResult>> answers(200);
+  for (size_t i = 0; i < answers.size(); ++i) {
+    rig_.store().claim(claimRequest("key" + std::to_string(i)), soon(), answers[i].callback());
+  }
+  syncs_ = 0;
+  rig_.unblock();
+  for (const Answer<ClaimResult>& answer : answers) {
+    ASSERT_TRUE(std::holds_alternative<Claimed>(answer.get()));
+  }
+  EXPECT_LE(syncs_, 3);
+  EXPECT_GE(syncs_, 1);
+}
+
+TEST_F(SqliteGroupCommitTest, LoneOperationIsCommittedAlone) {
+  ASSERT_TRUE(std::holds_alternative<Claimed>(claim(claimRequest("first"))));
+  syncs_ = 0;
+  ASSERT_TRUE(std::holds_alternative<Claimed>(claim(claimRequest("second"))));
+  EXPECT_EQ(syncs_, 1);
+}
+
+TEST_F(SqliteGroupCommitTest, DuplicatesWriteNothing) {
+  ASSERT_TRUE(std::holds_alternative<Claimed>(claim(claimRequest("key"))));
+  writes_ = 0;
+  syncs_ = 0;
+  for (int i = 0; i < 20; ++i) {
+    ASSERT_TRUE(std::holds_alternative<Exists>(claim(claimRequest("key"))));
+  }
+  EXPECT_EQ(writes_, 0);
+  EXPECT_EQ(syncs_, 0);
+}
+
+TEST_F(SqliteGroupCommitTest, ClaimOverQuotaWritesNothing) {
+  ASSERT_TRUE(std::holds_alternative<Claimed>(claim(claimRequest("key"))));
+  writes_ = 0;
+  ClaimRequest request = claimRequest("more");
+  request.tenant_live_keys = 1;
+  ASSERT_TRUE(std::holds_alternative<OverQuota>(claim(request)));
+  EXPECT_EQ(writes_, 0);
+}
+
+TEST_F(SqliteGroupCommitTest, FencedWriteWritesNothing) {
+  const ClaimRequest request = claimRequest("key");
+  ASSERT_TRUE(std::holds_alternative<Claimed>(claim(request)));
+  writes_ = 0;
+  CompleteRequest late;
+  late.claim = {request.identity, newAttempt()};
+  late.response = "late";
+  Answer<WriteResult> answer;
+  rig_.store().complete(late, soon(), answer.callback());
+  EXPECT_EQ(answer.get().outcome, WriteOutcome::Fenced);
+  EXPECT_EQ(writes_, 0);
+}
+
+TEST_F(SqliteGroupCommitTest, LookUpsNeedNoLockOfWriters) {
+  ASSERT_TRUE(std::holds_alternative<Claimed>(claim(claimRequest("key"))));
+  rig_.block();
+  Answer<LookUpResult> answer;
+  rig_.store().lookUp(claimRequest("key").identity, soon(), answer.callback());
+  EXPECT_TRUE(std::holds_alternative<Record>(answer.get()));
+  rig_.unblock();
+}
+
+}  // namespace
+}  // namespace idempotency::test
