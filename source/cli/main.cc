@@ -8,12 +8,14 @@
 #include "source/cli/fingerprint_command.h"
 #include "source/cli/fingerprint_diff_command.h"
 #include "source/cli/key_command.h"
+#include "source/cli/migrate_command.h"
 
 namespace idempotency {
 namespace {
 
 int run(int argc, char** argv) {
-  const std::array commands = {KeyParseCommand, FingerprintCommand, FingerprintDiffCommand};
+  const std::array commands = {KeyParseCommand, FingerprintCommand, FingerprintDiffCommand,
+                               MigrateCommand};
   const std::vector<std::string_view> words(argv + (argc > 0 ? 1 : 0), argv + argc);
   Console console = {.out = std::cout, .err = std::cerr};
   const ExitCode code = runCommandLine(commands, words, console);

@@ -1,0 +1,10 @@
+#pragma once
+
+#include "source/cli/command.h"
+
+namespace idempotency {
+
+// `idempotencyctl migrate`.
+extern const Command MigrateCommand;
+
+}  // namespace idempotency
