@@ -1,7 +1,7 @@
 #include "bench/json_bodies.h"
 
-#include <algorithm>
 #include <array>
+#include <bit>
 #include <fmt/format.h>
 #include <string_view>
 
@@ -19,6 +19,9 @@ std::string item(size_t i) {
       i * 104729 % 1000000, Names[i % Names.size()], i % 4 + 1, cents / 100, cents % 100,
       Colors[i % Colors.size()], i * 37 % 2500, i % 3 == 0, i % 5 == 0 ? "null" : "false");
 }
+
+// A bound: no item is shorter.
+constexpr size_t ShortestItem = 100;
 
 constexpr std::string_view OrderStart =
     R"({"order_id":"ord_8f14e45fceea167a","customer":{"id":"cus_9a1158154dfa42ca",)"
@@ -68,21 +71,27 @@ std::string indented(std::string_view compact) {
   return out;
 }
 
+std::string order(size_t items) {
+  std::string json(OrderStart);
+  for (size_t i = 0; i < items; ++i) {
+    json += i == 0 ? "" : ",";
+    json += item(i);
+  }
+  return json + std::string(OrderEnd);
+}
+
 using Layout = std::string (*)(std::string_view);
 
+// The order with the most items that fits.
 std::string body(size_t size, Layout layout) {
-  std::string order(OrderStart);
-  size_t fitting = 0;  // How much of `order` makes a body that fits.
-  for (size_t i = 0; order.size() < size; ++i) {
-    order += i == 0 ? "" : ",";
-    order += item(i);
-    if (layout(order + std::string(OrderEnd)).size() > size) {
-      break;
+  size_t fits = 0;
+  for (size_t step = std::bit_floor(size); step > 0; step /= 2) {
+    const size_t items = fits + step;
+    if (items * ShortestItem <= size && layout(order(items)).size() <= size) {
+      fits = items;
     }
-    fitting = order.size();
   }
-  return layout(fitting == 0 ? std::string(Payment)
-                             : order.substr(0, fitting) + std::string(OrderEnd));
+  return layout(fits == 0 ? std::string(Payment) : order(fits));
 }
 
 }  // namespace

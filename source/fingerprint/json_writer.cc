@@ -1,7 +1,6 @@
 #include "source/fingerprint/json_writer.h"
 
 #include <algorithm>
-#include <cstring>
 
 #include "source/fingerprint/json_marks.h"
 #include "source/fingerprint/number.h"
@@ -9,6 +8,10 @@
 
 namespace idempotency {
 namespace {
+
+bool isNumberByte(char c) {
+  return (c >= '0' && c <= '9') || c == '+' || c == '-' || c == '.' || c == 'e' || c == 'E';
+}
 
 const char* findMark(const char* p) {
   for (;; p += Bytes16::Size) {
@@ -59,15 +62,14 @@ const char* JsonWriter::writeObject(const char* p, const char* end) {
   return object_end + 1;
 }
 
-// What stands at `end` may be left over from the body as it came: it is no part of the number.
 const char* JsonWriter::writeNumber(const char* p, const char* end) {
   std::array<char, MaxCanonicalNumber> text;  // Marked ones are shorter than their canonical form.
   text[0] = JsonMark::toNumber(*p);
+  // Behind `end` there may be anything, even digits.
+  const size_t longest = std::min<size_t>(text.size(), static_cast<size_t>(end - p));
   size_t size = 1;
-  while (size < text.size() && p + size < end &&
-         std::strchr("0123456789+-.eE", p[size]) != nullptr && p[size] != '\0') {
+  for (; size < longest && isNumberByte(p[size]); ++size) {
     text[size] = p[size];
-    ++size;
   }
   std::array<char, MaxCanonicalNumber> canonical;
   const size_t canonical_size =

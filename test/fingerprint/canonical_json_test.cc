@@ -83,6 +83,7 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"NotNormalised", "[\"\xc3\x85\",\"A\xcc\x8a\"]", "[\"\xc3\x85\",\"A\xcc\x8a\"]"},
         Case{"GrowingNumbers", "[1e20,-1E20,1e-6,1E21,-1.5e300]",
              "[100000000000000000000,-100000000000000000000,0.000001,1e+21,-1.5e+300]"},
+        Case{"GrowingNumberBehindSpace", "  300083e10", "3000830000000000"},
         Case{"GrowingNumbersInUnsorted", R"({"b":1e20,"a":{"d":-1e2,"c":1e-7}})",
              R"({"a":{"c":1e-7,"d":-100},"b":100000000000000000000})"},
         Case{"ShrinkingNumbers", "[1.0,10.50,-0,-0.0,0e5,100e-2,0.0000001]",

@@ -1,19 +1,25 @@
-// The input is a JSON Pointer, a newline, and a document. A pointer is what its tokens say, and
-// selecting and excluding by it never fail.
+// The input is JSON Pointers, one per line, then an empty line, then a body. The values that they
+// select are compared with what simdjson finds; what is left when they are excluded must be
+// canonical JSON. Since an empty line ends the list, the pointer to the whole document is written
+// as a line with `.`.
 
+#include <cstdio>
+#include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "source/fingerprint/canonical_json.h"
-#include "source/fingerprint/json_pointer.h"
 #include "source/fingerprint/json_pointer_set.h"
 #include "test/fingerprint/canonicalize.h"
+#include "test/fingerprint/json_oracle.h"
 #include "test/fuzz/fuzz.h"
 
 namespace idempotency {
 namespace {
 
-std::string encoded(const JsonPointer& pointer) {
+// Tokens written again give the text.
+void checkPointer(const JsonPointer& pointer) {
   std::string text;
   for (const std::string& token : pointer.tokens()) {
     text += '/';
@@ -21,43 +27,63 @@ std::string encoded(const JsonPointer& pointer) {
       text += c == '~' ? "~0" : c == '/' ? "~1" : std::string(1, c);
     }
   }
-  return text;
+  FUZZ_CHECK(text == pointer.text());
 }
 
-void check(std::string_view input) {
-  const size_t line = input.find('\n');
-  const auto pointer = JsonPointer::parse(input.substr(0, line));
-  if (!pointer.ok()) {
+// Cuts the pointers off the input.
+JsonPointerSet takePointers(std::string_view& input) {
+  std::vector<JsonPointer> pointers;
+  while (!input.empty()) {
+    const size_t end = input.find('\n');
+    const std::string_view line = input.substr(0, end);
+    input = end == std::string_view::npos ? std::string_view() : input.substr(end + 1);
+    if (line.empty()) {
+      break;
+    }
+    const absl::StatusOr<JsonPointer> pointer = JsonPointer::parse(line == "." ? "" : line);
+    if (pointer.ok()) {
+      checkPointer(*pointer);
+      pointers.push_back(*pointer);
+    }
+  }
+  return JsonPointerSet(pointers);
+}
+
+void checkSelected(std::string_view body, const JsonPointerSet& pointers,
+                   const CanonicalJson& plain) {
+  CanonicalJson json;
+  FUZZ_CHECK(json.readSelecting({&body, 1}, pointers) == JsonRejection::None);
+  FUZZ_CHECK(written(json, json.whole()) == written(plain, plain.whole()));
+  const bool oracle_accepts = askOracle(body).accepted;
+  size_t place = 0;
+  for (const JsonPointer& pointer : pointers) {
+    const std::optional<JsonSpan> value = json.selected(place++);
+    std::optional<std::string> found;
+    if (value.has_value()) {
+      found = written(json, *value);
+      FUZZ_CHECK(found->size() == json.size(*value));
+    }
+    if (oracle_accepts) {
+      FUZZ_CHECK(found == askOracleAt(body, pointer.text()));
+    }
+  }
+}
+
+void checkExcluded(std::string_view body, const JsonPointerSet& pointers) {
+  CanonicalJson json;
+  FUZZ_CHECK(json.readExcluding({&body, 1}, pointers) == JsonRejection::None);
+  const std::string left = written(json, json.whole());
+  FUZZ_CHECK(left.size() == json.size(json.whole()));
+  if (pointers.root()->pointer() != JsonPointerSet::Node::NoPointer) {
+    FUZZ_CHECK(left.empty());
     return;
   }
-  FUZZ_CHECK(encoded(*pointer) == pointer->text());
-  FUZZ_CHECK(pointer->tokens().size() <= MaxJsonDepth);
-  if (line == std::string_view::npos) {
-    return;
-  }
-  const std::string_view document = input.substr(line + 1);
-  const JsonPointerSet set = {*pointer};
-  CanonicalJson whole;
-  const JsonRejection rejection = whole.read({&document, 1});
-  CanonicalJson selected;
-  const JsonRejection selected_rejection = selected.readSelecting({&document, 1}, set);
-  CanonicalJson excluded;
-  const JsonRejection excluded_rejection = excluded.readExcluding({&document, 1}, set);
-  if (rejection != JsonRejection::None) {
-    return;
-  }
-  FUZZ_CHECK(selected_rejection == JsonRejection::None);
-  FUZZ_CHECK(excluded_rejection == JsonRejection::None);
-  const auto value = selected.selected(0);
-  if (!value.has_value()) {
-    // What is not there cannot be left out.
-    FUZZ_CHECK(written(excluded, excluded.whole()) == written(whole, whole.whole()));
-    return;
-  }
-  const std::string text = written(selected, *value);
-  FUZZ_CHECK(canonicalize(text) == text);
-  if (pointer->tokens().empty()) {
-    FUZZ_CHECK(text == written(whole, whole.whole()));
+  FUZZ_CHECK(canonicalize(left) == left);
+  // Members that were left out are not there any more; elements that follow others move up.
+  for (const JsonPointer& pointer : pointers) {
+    const bool may_move = pointer.text().find_first_of("0123456789") != std::string::npos;
+    FUZZ_CHECK(may_move || !askOracle(left).accepted ||
+               !askOracleAt(left, pointer.text()).has_value());
   }
 }
 
@@ -65,6 +91,20 @@ void check(std::string_view input) {
 }  // namespace idempotency
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  idempotency::check(idempotency::fuzzText(data, size));
+  using namespace idempotency;
+  std::string_view body = fuzzText(data, size);
+  const JsonPointerSet pointers = takePointers(body);
+  CanonicalJson plain;
+  const JsonRejection rejection = plain.read({&body, 1});
+  if (rejection == JsonRejection::None) {
+    checkSelected(body, pointers, plain);
+    checkExcluded(body, pointers);
+    return 0;
+  }
+  // What is JSON does not depend on the pointers.
+  CanonicalJson selecting;
+  FUZZ_CHECK(selecting.readSelecting({&body, 1}, pointers) == rejection);
+  CanonicalJson excluding;
+  FUZZ_CHECK(excluding.readExcluding({&body, 1}, pointers) == rejection);
   return 0;
 }
