@@ -11,13 +11,12 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
+#include <fmt/format.h>
 #include <memory>
 #include <mutex>
 #include <random>
 #include <string>
 #include <thread>
-
-#include <fmt/format.h>
 
 #include "source/store/postgres/postgres_store.h"
 
@@ -63,9 +62,9 @@ private:
     ClaimRequest request;
     const uint64_t number = count_.fetch_add(1, std::memory_order_relaxed);
     const bool duplicates = mode_ == "duplicates";
-    request.identity = {"tenant", "create-payment",
-                        fmt::format("{}-{:027}", prefix_,
-                                    duplicates ? number * 7919 % DuplicateKeys : number)};
+    request.identity = {
+        "tenant", "create-payment",
+        fmt::format("{}-{:027}", prefix_, duplicates ? number * 7919 % DuplicateKeys : number)};
     request.fingerprint = std::string(33, 'f');
     request.attempt = newAttempt();
     const ClaimRef ref{request.identity, request.attempt};
