@@ -1,5 +1,5 @@
 // Drives a PostgresStore as hard as it can for a while and prints one number: operations (or
-// microseconds for each, in mode `lone`). bench/postgres_store.py compares it with pgbench.
+// microseconds for each, in mode `lone`), to be compared with what pgbench does on the same server.
 //
 //   postgres_load CONNINFO MODE SECONDS IN_FLIGHT PREFIX
 //

@@ -1,7 +1,5 @@
 #include "test/fingerprint/hostile_bodies.h"
 
-#include <algorithm>
-#include <ctime>
 #include <span>
 #include <string>
 #include <string_view>
@@ -88,50 +86,24 @@ TEST(FingerprintMemoryTest, ShortBodiesTakeNone) {
   EXPECT_EQ(allocations().calls, 0U);
 }
 
-// What this thread alone took of the processor.
-double cpuNanoseconds() {
-  timespec now = {};
-  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
-  return static_cast<double>(now.tv_sec) * 1e9 + static_cast<double>(now.tv_nsec);
-}
-
-// The fastest of some runs: others may disturb a run, nothing makes it faster.
-double nanosecondsPerByte(const std::string& body, const FingerprintRules& rules) {
-  double best = 1e18;
-  for (int i = 0; i < 3; ++i) {
-    const double start = cpuNanoseconds();
-    (void)fingerprintOf(body, rules);
-    best = std::min(best, (cpuNanoseconds() - start) / static_cast<double>(body.size()));
-  }
-  return best;
-}
-
-// Sixteen times the body may cost four times as much per byte (memory gets slower, sorting takes n
-// log n); quadratic time would be sixteen times as much.
-TEST(FingerprintTimeTest, CostPerByteHardlyGrowsWithTheBody) {
-  const std::vector<HostileBody> small = hostileBodies(1 << 14);
-  const std::vector<HostileBody> large = hostileBodies(1 << 18);
-  for (size_t i = 0; i < small.size(); ++i) {
+// Quadratic time would take hours here: the test's time limit tells. Nothing is measured.
+TEST(FingerprintTimeTest, LargeHostileBodiesEndSoon) {
+  for (const HostileBody& body : hostileBodies(1 << 20)) {
     for (const FingerprintRules& rules : allRules()) {
-      const double before = nanosecondsPerByte(small[i].text, rules);
-      const double after = nanosecondsPerByte(large[i].text, rules);
-      EXPECT_LT(after, 4 * before + 10) << small[i].name;
+      EXPECT_EQ(fingerprintOf(body.text, rules).fingerprint[0], FingerprintVersion) << body.name;
     }
   }
 }
 
 TEST(FingerprintTimeTest, ManyPointersAreFoundWithoutTryingAll) {
-  const auto rules_with = [](size_t count) {
-    std::vector<JsonPointer> pointers;
-    for (size_t i = 0; i < count; ++i) {
-      pointers.push_back(*JsonPointer::parse("/none" + std::to_string(i)));
-    }
-    return FingerprintRules{.exclude_pointers = JsonPointerSet(pointers)};
-  };
-  const std::string body = hostileBodies(1 << 17)[11].text;
-  const double before = nanosecondsPerByte(body, rules_with(10));
-  const double after = nanosecondsPerByte(body, rules_with(10000));
-  EXPECT_LT(after, 6 * before + 10);
+  std::vector<JsonPointer> pointers;
+  for (size_t i = 0; i < 20'000; ++i) {
+    pointers.push_back(*JsonPointer::parse("/none" + std::to_string(i)));
+  }
+  const FingerprintRules rules{.exclude_pointers = JsonPointerSet(pointers)};
+  for (const HostileBody& body : hostileBodies(1 << 20)) {
+    EXPECT_EQ(fingerprintOf(body.text, rules).fingerprint[0], FingerprintVersion) << body.name;
+  }
 }
 
 // Hostile bodies are what they are meant to be: most are JSON.
