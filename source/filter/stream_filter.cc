@@ -11,6 +11,7 @@
 #include "source/key/key.h"
 #include "source/protocol/answer.h"
 #include "source/protocol/grpc.h"
+#include "source/protocol/overloaded.h"
 
 namespace idempotency {
 namespace {
@@ -44,14 +45,6 @@ bool isCoveredByDefault(std::string_view method) {
   static const std::vector<std::string> methods = Policy().methods;
   return std::find(methods.begin(), methods.end(), method) != methods.end();
 }
-
-template <class... Cases>
-struct Overloaded : Cases... {
-  using Cases::operator()...;
-};
-// clang 14, which lints and fuzzes, does not make this one by itself.
-template <class... Cases>
-Overloaded(Cases...) -> Overloaded<Cases...>;
 
 }  // namespace
 

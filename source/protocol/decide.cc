@@ -1,14 +1,9 @@
 #include "source/protocol/decide.h"
 
+#include "source/protocol/overloaded.h"
+
 namespace idempotency {
 namespace {
-
-template <typename... Cases>
-struct Overloaded : Cases... {
-  using Cases::operator()...;
-};
-template <typename... Cases>
-Overloaded(Cases...) -> Overloaded<Cases...>;
 
 RequestDecision onKeyProblem(const Policy& policy, KeyProblem problem) {
   if (problem != KeyProblem::Missing) {
