@@ -74,8 +74,18 @@ def test_hooks_that_envoy_cannot_do_without_are_there():
     assert [name for name in required.split() if f"{PREFIX}on_{name}" not in exported] == []
 
 
+def _dynamic_section() -> str:
+    return subprocess.run(["readelf", "-dW", module()], check=True, capture_output=True, text=True).stdout
+
+
+def test_the_libraries_are_those_on_the_list(update_symbols):
+    """What must be installed beside the module: a new one shows in review, too."""
+    needed = re.findall(r"\(NEEDED\).*\[(.+)\]", _dynamic_section())
+    _check("libraries.txt", needed, update_symbols)
+
+
 def test_the_module_is_bound_at_load_and_never_unmapped():
-    output = subprocess.run(["readelf", "-dW", module()], check=True, capture_output=True, text=True).stdout
+    output = _dynamic_section()
     assert re.search(r"\(FLAGS\).*\bBIND_NOW\b", output)
     assert re.search(r"\(FLAGS_1\).*\bNOW\b.*\bNODELETE\b", output)
 
