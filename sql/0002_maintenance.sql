@@ -91,7 +91,10 @@ COMMENT ON COLUMN idempotency.sweep_watch.key IS 'As in key.';
 CREATE FUNCTION idempotency.sweep(
   p_limit bigint, p_reconcile_after interval, p_scan bigint,
   OUT to_unknown bigint, OUT to_retry bigint, OUT more boolean
-) LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+) LANGUAGE plpgsql
+-- Sessions of the module turn all of these round, for the sake of single rows.
+SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_custom_plan SET enable_seqscan = on
+SET enable_indexscan = on SET enable_indexonlyscan = on SET enable_hashjoin = on SET enable_mergejoin = on AS $$
 DECLARE
   place idempotency.sweep_position%ROWTYPE;
   scan_end timestamptz;
@@ -159,7 +162,10 @@ COMMENT ON FUNCTION idempotency.sweep(bigint, interval, bigint) IS
 CREATE FUNCTION idempotency.reap(
   p_limit bigint, p_soft boolean,
   OUT to_failed bigint, OUT expired bigint, OUT deleted bigint, OUT more boolean
-) LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+) LANGUAGE plpgsql
+-- Sessions of the module turn all of these round, for the sake of single rows.
+SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_custom_plan SET enable_seqscan = on
+SET enable_indexscan = on SET enable_indexonlyscan = on SET enable_hashjoin = on SET enable_mergejoin = on AS $$
 DECLARE
   seen bigint;
 BEGIN

@@ -22,7 +22,9 @@ BEGIN
   IF EXISTS (SELECT FROM pg_roles WHERE rolname = 'idempotency_filter') THEN
     -- The module pins these itself; this is for poolers that share sessions.
     FOREACH setting IN ARRAY ARRAY['default_transaction_isolation = ''read committed''', 'plan_cache_mode = force_generic_plan',
-                                   'enable_seqscan = off', 'jit = off'] LOOP
+                                   'enable_seqscan = off', 'enable_indexscan = off',
+                                   'enable_indexonlyscan = off', 'enable_hashjoin = off',
+                                   'enable_mergejoin = off', 'jit = off'] LOOP
       BEGIN
         EXECUTE format('ALTER ROLE idempotency_filter SET %s', setting);
       EXCEPTION

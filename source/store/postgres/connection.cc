@@ -10,6 +10,11 @@ namespace {
 constexpr uint32_t Readable = EPOLLIN | EPOLLRDHUP;
 constexpr uint32_t Writable = EPOLLOUT;
 
+// A plan that was made when the table had one row scans it; the server itself renews plans only
+// when it has analysed the table, perhaps a minute and a million rows later.
+constexpr const char* RenewPlans = "DISCARD PLANS";
+constexpr std::chrono::seconds PlanLife{5};
+
 }  // namespace
 
 Connection::Connection(uint64_t tag, ConnectionOwner& owner, Poller& poller,
@@ -191,6 +196,7 @@ void Connection::onSetUpInput(Deadline now) {
   }
   state_ = State::Ready;
   timer_ = Deadline::max();
+  plans_until_ = now + PlanLife;
   backoff_.reset();
   watch(Readable);
   owner_.onUp(*this);
@@ -210,13 +216,21 @@ void Connection::send(Batch batch, Deadline now) {
     }
   }
   timer_ = last;
-  exchange_.emplace(statementCount(batch_));
+  renewed_plans_ = now >= plans_until_;
+  if (renewed_plans_) {
+    plans_until_ = now + PlanLife;
+  }
+  exchange_.emplace(statementCount(batch_) + (renewed_plans_ ? 1 : 0));
   if (!sendStatements() || !flush()) {
     fail(now, describeError(pq_.get()));
   }
 }
 
 bool Connection::sendStatements() {
+  if (renewed_plans_ &&
+      PQsendQueryParams(pq_.get(), RenewPlans, 0, nullptr, nullptr, nullptr, nullptr, 0) != 1) {
+    return false;
+  }
   const bool sent = forEachStatement(batch_, parameters_, [this](StatementId id) {
     return PQsendQueryPrepared(pq_.get(), statement(id).name, parameters_.count(),
                                parameters_.values(), parameters_.lengths(), parameters_.formats(),
@@ -248,6 +262,9 @@ void Connection::onBatchInput(Deadline now) {
   } else {
     end.kind = BatchEnd::Kind::Committed;
     end.results = std::move(exchange_->results());
+    if (renewed_plans_) {
+      end.results.erase(end.results.begin());
+    }
   }
   const bool useless = end.kind == BatchEnd::Kind::RolledBack && needsNewSession(end.sqlstate);
   const std::string reason = end.reason;

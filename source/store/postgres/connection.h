@@ -108,6 +108,8 @@ private:
   Batch batch_;
   Parameters parameters_;
   bool replication_in_doubt_ = false;
+  bool renewed_plans_ = false;  // The batch began with that.
+  Deadline plans_until_{};
 };
 
 }  // namespace idempotency::postgres

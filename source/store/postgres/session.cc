@@ -9,9 +9,9 @@
 namespace idempotency::postgres {
 namespace {
 
-// One row. Settings end with the session. Those of the planner matter where statistics are missing
-// or old: a table that was tiny when a plan was made may be large when it is used, and our
-// statements must find their rows by the primary key always.
+// One row. Settings end with the session. Those of the planner: our statements must find their rows
+// by the primary key always, also with a plan that was made when the table was tiny. Bitmap scans
+// are the one kind that never reads a whole table or index: they begin with a condition.
 constexpr const char* PinSettings =
     "SELECT current_setting('synchronous_commit'), pg_is_in_recovery(),"
     " current_setting('transaction_read_only'),"
@@ -23,7 +23,9 @@ constexpr const char* PinSettings =
     " set_config('plan_cache_mode', 'force_generic_plan', false),"
     " set_config('jit', 'off', false),"
     " set_config('enable_seqscan', 'off', false),"
-    " set_config('enable_bitmapscan', 'off', false),"
+    " set_config('enable_indexscan', 'off', false),"
+    " set_config('enable_indexonlyscan', 'off', false),"
+    " set_config('enable_bitmapscan', 'on', false),"
     " set_config('enable_hashjoin', 'off', false),"
     " set_config('enable_mergejoin', 'off', false),"
     // PostgreSQL 14 and later: a backend that waits notices that we have gone.

@@ -16,6 +16,22 @@ std::string fromHex(const std::string& text) {
   return bytes;
 }
 
+PostgresStoreOptions optionsFor(const std::string& conninfo) {
+  PostgresStoreOptions options;
+  options.postgres.conninfo = conninfo;
+  options.postgres.connections = Connections;
+  options.postgres.timeout = std::chrono::seconds(5);
+  return options;
+}
+
+std::unique_ptr<PostgresStore> makeStore(const PostgresStoreOptions& options) {
+  auto store = PostgresStore::create(options);
+  if (!store.ok()) {
+    throw std::runtime_error(store.status().ToString());
+  }
+  return *std::move(store);
+}
+
 }  // namespace
 
 std::string literal(const std::string& bytes) {
@@ -40,21 +56,9 @@ PostgresRig::~PostgresRig() {
   PostgresServer::shared().giveBackDatabase(database_);
 }
 
-std::unique_ptr<PostgresStore> PostgresRig::makeStore(const std::string& conninfo) const {
-  PostgresStoreOptions options;
-  options.postgres.conninfo = conninfo;
-  options.postgres.connections = Connections;
-  options.postgres.timeout = std::chrono::seconds(5);
-  auto store = PostgresStore::create(options);
-  if (!store.ok()) {
-    throw std::runtime_error(store.status().ToString());
-  }
-  return *std::move(store);
-}
-
 Store& PostgresRig::other() {
   if (other_ == nullptr) {
-    other_ = makeStore(conninfo());
+    other_ = makeStore(optionsFor(conninfo()));
   }
   return *other_;
 }
@@ -65,7 +69,17 @@ void PostgresRig::stop() {
 }
 
 void PostgresRig::start() {
-  store_ = makeStore(conninfo() + " port=1");
+  start(std::chrono::seconds(5));
+}
+
+void PostgresRig::start(std::chrono::milliseconds timeout, bool allow_asynchronous_commit,
+                        const std::string& more, uint64_t queue_operations, uint32_t connections) {
+  PostgresStoreOptions options = optionsFor(conninfo() + " port=1 " + more);
+  options.postgres.timeout = timeout;
+  options.postgres.allow_asynchronous_commit = allow_asynchronous_commit;
+  options.queue_operations = queue_operations;
+  options.postgres.connections = connections;
+  store_ = makeStore(options);
 }
 
 void PostgresRig::passTime(std::chrono::milliseconds time) {

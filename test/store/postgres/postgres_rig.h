@@ -22,6 +22,10 @@ public:
   Store& other() override;
   void stop() override;
   void start() override;
+  // As start(), with settings of the store; `more` is added to the conninfo.
+  void start(std::chrono::milliseconds timeout, bool allow_asynchronous_commit = false,
+             const std::string& more = "", uint64_t queue_operations = 20'000,
+             uint32_t connections = 4);
   void passTime(std::chrono::milliseconds time) override;
   void setRecoveryPoint(const Identity& identity, const std::string& recovery_point) override;
   std::vector<AuditEntry> audit() override;
@@ -40,8 +44,6 @@ public:
   TextRows sql(const std::string& text) const { return query(conninfo(), text); }
 
 private:
-  std::unique_ptr<PostgresStore> makeStore(const std::string& conninfo) const;
-
   std::string database_;
   FaultyProxy proxy_;
   std::unique_ptr<PostgresStore> store_;

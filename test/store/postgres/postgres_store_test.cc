@@ -1,0 +1,896 @@
+// What is PostgreSQL's own: races that only it has, sessions, refusals, plans, lost connections.
+#include <fmt/format.h>
+#include <thread>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+#include "source/store/postgres/parameters.h"
+#include "source/store/postgres/session.h"
+#include "source/store/postgres/statements.h"
+#include "test/store/postgres/postgres_rig.h"
+
+namespace idempotency::test {
+namespace {
+
+using namespace std::chrono_literals;
+using postgres::PqConnection;
+using postgres::PqResult;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+Deadline in(std::chrono::milliseconds time) {
+  return std::chrono::steady_clock::now() + time;
+}
+
+// A session of somebody else.
+class Stranger {
+public:
+  explicit Stranger(const std::string& conninfo) : connection_(PQconnectdb(conninfo.c_str())) {}
+  void run(const std::string& sql) {
+    const PqResult result(PQexec(connection_.get(), sql.c_str()));
+    EXPECT_TRUE(PQresultStatus(result.get()) == PGRES_COMMAND_OK ||
+                PQresultStatus(result.get()) == PGRES_TUPLES_OK)
+        << PQerrorMessage(connection_.get());
+  }
+
+private:
+  PqConnection connection_;
+};
+
+class PostgresStoreTest : public ::testing::Test {
+protected:
+  PostgresRig rig_;
+
+  PostgresStore& store() { return rig_.postgres(); }
+  static Identity identity(const std::string& key) { return {"tenant", "operation", key}; }
+  static ClaimRequest request(const std::string& key) {
+    ClaimRequest request;
+    request.identity = identity(key);
+    request.fingerprint = std::string(33, 'f');
+    request.attempt = newAttempt();
+    return request;
+  }
+  static CompleteRequest completion(const ClaimRef& ref) {
+    CompleteRequest request;
+    request.claim = ref;
+    request.status = 200;
+    request.response_schema = 1;
+    request.response = "response";
+    return request;
+  }
+  ClaimResult claim(const ClaimRequest& request, Deadline deadline = soon()) {
+    Answer<ClaimResult> answer;
+    store().claim(request, deadline, answer.callback());
+    return answer.get();
+  }
+  ClaimRef mustClaim(const std::string& key) {
+    const ClaimRequest wanted = request(key);
+    const ClaimResult result = claim(wanted);
+    EXPECT_TRUE(std::holds_alternative<Claimed>(result)) << describe(result);
+    return {wanted.identity, wanted.attempt};
+  }
+  WriteOutcome complete(const ClaimRef& ref) {
+    Answer<WriteResult> answer;
+    store().complete(completion(ref), soon(), answer.callback());
+    return answer.get().outcome;
+  }
+  static std::string describe(const ClaimResult& result) {
+    if (const auto* const unavailable = std::get_if<Unavailable>(&result)) {
+      return "unavailable: " + unavailable->reason;
+    }
+    if (const auto* const in_doubt = std::get_if<InDoubt>(&result)) {
+      return "in doubt: " + in_doubt->reason;
+    }
+    return fmt::format("alternative {}", result.index());
+  }
+  std::string insertSql(const std::string& key, Attempt attempt) {
+    return fmt::format(
+        "INSERT INTO idempotency.key (tenant, operation, key, attempt, state, fingerprint,"
+        " lease_until, expires_at, reap_at, claimed_at, created_at) VALUES ('tenant', 'operation',"
+        " '{}', {}, 1, 'f', now() + interval '1 hour', now() + interval '1 day',"
+        " now() + interval '1 day', now(), now())",
+        key, attempt);
+  }
+  // A claim waits for a lock of somebody else.
+  bool somebodyWaits() {
+    return rig_.sql(
+               "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND"
+               " wait_event_type = 'Lock'")[0][0] != "0";
+  }
+  int64_t rowCount() { return std::stoll(rig_.sql("SELECT count(*) FROM idempotency.key")[0][0]); }
+};
+
+// --- Races
+
+TEST_F(PostgresStoreTest, LoserOfARaceSeesTheRecordThatWasCommittedWhileItWaited) {
+  Stranger stranger(rig_.conninfo());
+  stranger.run("BEGIN; " + insertSql("race", 77));
+  Answer<ClaimResult> answer;
+  store().claim(request("race"), soon(), answer.callback());
+  ASSERT_TRUE(eventually([&] { return somebodyWaits(); }));
+  EXPECT_EQ(answer.calls(), 0);
+  stranger.run("COMMIT");
+  const ClaimResult result = answer.get();
+  const auto* const exists = std::get_if<Exists>(&result);
+  ASSERT_NE(exists, nullptr) << describe(result);
+  EXPECT_EQ(exists->record.attempt, 77);
+}
+
+TEST_F(PostgresStoreTest, ClaimerWinsWhenTheOtherRollsBack) {
+  Stranger stranger(rig_.conninfo());
+  stranger.run("BEGIN; " + insertSql("race", 77));
+  Answer<ClaimResult> answer;
+  store().claim(request("race"), soon(), answer.callback());
+  ASSERT_TRUE(eventually([&] { return somebodyWaits(); }));
+  stranger.run("ROLLBACK");
+  EXPECT_TRUE(std::holds_alternative<Claimed>(answer.get()));
+}
+
+TEST_F(PostgresStoreTest, RecordThatVanishesBetweenTheTwoStatementsIsClaimedAfterAll) {
+  // The insert finds a record that the look-up does not find any more: a stranger deletes it while
+  // the insert waits for him.
+  const ClaimRef old = mustClaim("gone");
+  Stranger stranger(rig_.conninfo());
+  stranger.run("BEGIN; DELETE FROM idempotency.key");
+  Answer<ClaimResult> answer;
+  store().claim(request("gone"), soon(), answer.callback());
+  ASSERT_TRUE(eventually([&] { return somebodyWaits(); }));
+  stranger.run("COMMIT");
+  EXPECT_TRUE(std::holds_alternative<Claimed>(answer.get()));
+}
+
+TEST_F(PostgresStoreTest, ReadCommittedIsPinnedWhateverTheDatabasesDefault) {
+  const std::string database = rig_.sql("SELECT current_database()")[0][0];
+  rig_.sql(fmt::format("ALTER DATABASE {} SET default_transaction_isolation = 'repeatable read'",
+                       database));
+  rig_.stop();
+  rig_.start();
+  Stranger stranger(rig_.conninfo());
+  stranger.run("BEGIN; " + insertSql("race", 77));
+  Answer<ClaimResult> answer;
+  store().claim(request("race"), soon(), answer.callback());
+  ASSERT_TRUE(eventually([&] { return somebodyWaits(); }));
+  stranger.run("COMMIT");
+  const ClaimResult result = answer.get();
+  EXPECT_TRUE(std::holds_alternative<Exists>(result)) << describe(result);
+  // Nor was there an error that was sent again.
+  EXPECT_EQ(store().stats().batches_failed, 0U);
+  rig_.sql(fmt::format("ALTER DATABASE {} RESET ALL", database));
+}
+
+TEST_F(PostgresStoreTest, BatchesInOppositeOrdersDoNotDeadlock) {
+  const auto deadlocks = [&] {
+    return rig_.sql(
+        "SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()")[0][0];
+  };
+  const std::string before = deadlocks();
+  Store& other = rig_.other();
+  constexpr size_t Keys = 200;
+  for (int round = 0; round < 20; ++round) {
+    std::vector<Answer<ClaimResult>> answers(2 * Keys);
+    std::thread thread([&] {
+      for (size_t i = Keys; i-- > 0;) {
+        other.claim(request(fmt::format("{}/{}", round, i)), soon(), answers[Keys + i].callback());
+      }
+    });
+    for (size_t i = 0; i < Keys; ++i) {
+      store().claim(request(fmt::format("{}/{}", round, i)), soon(), answers[i].callback());
+    }
+    thread.join();
+    for (const auto& answer : answers) {
+      answer.get();
+    }
+  }
+  EXPECT_EQ(deadlocks(), before);
+  EXPECT_EQ(store().stats().batches_failed, 0U);
+}
+
+TEST_F(PostgresStoreTest, OneBadValueInABatchHurtsNoStranger) {
+  const ClaimRef bad = mustClaim("m-bad");
+  std::vector<ClaimRef> running;
+  for (int i = 0; i < 20; ++i) {
+    running.push_back(mustClaim(fmt::format("running{}", i)));
+  }
+  rig_.block();
+  std::vector<Answer<WriteResult>> completions(running.size());
+  std::vector<Answer<ClaimResult>> claims(20);
+  Answer<WriteResult> failed;
+  for (size_t i = 0; i < running.size(); ++i) {
+    if (i == 10) {
+      store().fail({bad, "not UTF-8: \xff"}, soon(), failed.callback());
+    }
+    store().complete(completion(running[i]), soon(), completions[i].callback());
+    store().claim(request(fmt::format("new{}", i)), soon(), claims[i].callback());
+  }
+  rig_.unblock();
+  EXPECT_EQ(failed.get().outcome, WriteOutcome::Unavailable);
+  EXPECT_THAT(failed.get().reason, HasSubstr("22021"));
+  for (const auto& answer : completions) {
+    EXPECT_EQ(answer.get().outcome, WriteOutcome::Done) << answer.get().reason;
+  }
+  for (const auto& answer : claims) {
+    EXPECT_TRUE(std::holds_alternative<Claimed>(answer.get())) << describe(answer.get());
+  }
+  EXPECT_GT(store().stats().batches_failed, 0U) << "else this shows nothing";
+  EXPECT_EQ(store().stats().breaker, postgres::Breaker::State::Closed);
+}
+
+TEST_F(PostgresStoreTest, BadValuesNeverOpenTheBreaker) {
+  const ClaimRef ref = mustClaim("bad");
+  for (int i = 0; i < 20; ++i) {
+    Answer<WriteResult> answer;
+    store().fail({ref, "\xff"}, soon(), answer.callback());
+    EXPECT_EQ(answer.get().outcome, WriteOutcome::Unavailable);
+  }
+  mustClaim("good");
+}
+
+TEST_F(PostgresStoreTest, IdentityThatNoIndexRowHoldsIsRefusedAtOnce) {
+  ClaimRequest wanted = request("k");
+  // Incompressible, so that it would not fit by luck.
+  for (int i = 0; i < 2600; ++i) {
+    wanted.identity.operation.push_back(static_cast<char>((i * 2654435761U) >> 13));
+  }
+  EXPECT_TRUE(std::holds_alternative<Unavailable>(claim(wanted)));
+  wanted.identity.operation.resize(2500);
+  EXPECT_TRUE(std::holds_alternative<Claimed>(claim(wanted)));
+}
+
+// --- Acknowledgement
+
+TEST_F(PostgresStoreTest, ClaimIsAcknowledgedOnlyOnceItIsCommitted) {
+  // Its row is returned, and then the commit fails.
+  rig_.sql(
+      "CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS"
+      " $$BEGIN RAISE EXCEPTION 'no'; END$$;"
+      "CREATE CONSTRAINT TRIGGER late AFTER INSERT ON idempotency.key DEFERRABLE INITIALLY DEFERRED"
+      " FOR EACH ROW EXECUTE FUNCTION refuse()");
+  const ClaimResult result = claim(request("late"), in(5s));
+  EXPECT_TRUE(std::holds_alternative<Unavailable>(result)) << describe(result);
+  EXPECT_EQ(rowCount(), 0);
+  rig_.sql("DROP TRIGGER late ON idempotency.key; DROP FUNCTION refuse()");
+  mustClaim("late");
+}
+
+TEST_F(PostgresStoreTest, CompletionWritesBothRowsOrNeither) {
+  const ClaimRef ref = mustClaim("both");
+  rig_.sql(
+      "CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS"
+      " $$BEGIN RAISE EXCEPTION 'no'; END$$;"
+      "CREATE TRIGGER refuse BEFORE INSERT ON idempotency.response"
+      " FOR EACH ROW EXECUTE FUNCTION refuse()");
+  EXPECT_EQ(complete(ref), WriteOutcome::Unavailable);
+  EXPECT_EQ(rig_.sql("SELECT state FROM idempotency.key")[0][0], "1");
+  rig_.sql("DROP TRIGGER refuse ON idempotency.response; DROP FUNCTION refuse()");
+  EXPECT_EQ(complete(ref), WriteOutcome::Done);
+}
+
+TEST_F(PostgresStoreTest, FencedCompletionStoresNoResponse) {
+  const ClaimRef ref = mustClaim("fenced");
+  EXPECT_EQ(complete({ref.identity, ref.attempt ^ 1}), WriteOutcome::Fenced);
+  EXPECT_EQ(rig_.sql("SELECT count(*) FROM idempotency.response")[0][0], "0");
+}
+
+TEST_F(PostgresStoreTest, DuplicatesWriteNothing) {
+  const ClaimRef ref = mustClaim("dup");
+  ASSERT_EQ(complete(ref), WriteOutcome::Done);
+  const auto xid = [&] { return rig_.sql("SELECT pg_snapshot_xmax(pg_current_snapshot())")[0][0]; };
+  const std::string before = xid();
+  for (int i = 0; i < 20; ++i) {
+    EXPECT_TRUE(std::holds_alternative<Exists>(claim(request("dup"))));
+  }
+  EXPECT_EQ(xid(), before) << "no transaction that writes";
+}
+
+// --- Lost connections
+
+TEST_F(PostgresStoreTest, ClaimThatNeverReachedTheServerIsInDoubtAndTheKeyStaysFree) {
+  rig_.waitUntilUp();
+  rig_.proxy().loseNextRequest();
+  const ClaimResult result = claim(request("lost"));
+  EXPECT_TRUE(std::holds_alternative<InDoubt>(result)) << describe(result);
+  mustClaim("lost");
+}
+
+TEST_F(PostgresStoreTest, AnswerCutAnywhereIsInDoubtUntilTheSyncIsWhole) {
+  // The answer to a claim is about 80 bytes; after its last byte the claim is ours.
+  int in_doubt = 0;
+  for (int bytes = 0; bytes < 400; bytes += 7) {
+    rig_.waitUntilUp();
+    rig_.proxy().cutNextAnswerAfter(bytes);
+    const std::string key = fmt::format("cut{}", bytes);
+    const ClaimRequest wanted = request(key);
+    const ClaimResult result = claim(wanted);
+    if (std::holds_alternative<Claimed>(result)) {
+      EXPECT_EQ(rig_.sql(fmt::format("SELECT attempt FROM idempotency.key WHERE key = '{}'", key)),
+                (TextRows{{std::to_string(wanted.attempt)}}))
+          << "acknowledged, so it stays";
+      break;
+    }
+    ++in_doubt;
+    EXPECT_TRUE(std::holds_alternative<InDoubt>(result)) << bytes << ": " << describe(result);
+    EXPECT_TRUE(eventually([&] {
+      return rig_.sql(fmt::format("SELECT FROM idempotency.key WHERE key = '{}'", key)).empty();
+    })) << bytes
+        << ": the store settles it";
+  }
+  EXPECT_GT(in_doubt, 3);
+  EXPECT_LT(in_doubt, 57) << "in the end it came through";
+}
+
+TEST_F(PostgresStoreTest, ClaimThatTheServerCarriesOutAfterTheLossIsReleasedThen) {
+  // The connection is cut while the server still waits for a lock: the insert comes later.
+  rig_.waitUntilUp();
+  rig_.block();
+  Answer<ClaimResult> answer;
+  store().claim(request("late"), in(200ms), answer.callback());
+  EXPECT_TRUE(std::holds_alternative<InDoubt>(answer.get()));
+  rig_.unblock();
+  EXPECT_TRUE(eventually([&] { return store().stats().unsettled == 0 || rowCount() == 0; }));
+  EXPECT_TRUE(eventually([&] { return rowCount() == 0; }));
+  mustClaim("late");
+}
+
+TEST_F(PostgresStoreTest, LookUpIsAskedAgainWhenItsConnectionIsLost) {
+  const ClaimRef ref = mustClaim("found");
+  rig_.waitUntilUp();
+  rig_.proxy().loseNextRequest();
+  Answer<LookUpResult> answer;
+  store().lookUp(ref.identity, soon(), answer.callback());
+  EXPECT_TRUE(std::holds_alternative<Record>(answer.get()));
+}
+
+TEST_F(PostgresStoreTest, SilentServerIsLeftAtTheDeadlineAndFoundAgain) {
+  rig_.stop();
+  rig_.start(300ms);
+  rig_.waitUntilUp();
+  rig_.proxy().setSilent(true);
+  const auto start = std::chrono::steady_clock::now();
+  const ClaimResult result = claim(request("silent"), in(200ms));
+  EXPECT_TRUE(std::holds_alternative<InDoubt>(result)) << describe(result);
+  EXPECT_LT(std::chrono::steady_clock::now() - start, 2s);
+  EXPECT_TRUE(eventually([&] { return store().stats().connections_lost > 0; }));
+  rig_.proxy().setSilent(false);
+  EXPECT_TRUE(
+      eventually([&] { return std::holds_alternative<Claimed>(claim(request("again"), in(1s))); }));
+}
+
+TEST_F(PostgresStoreTest, DeadlineOfOneDoesNotEndTheOthersOfItsBatch) {
+  rig_.waitUntilUp();
+  rig_.block();
+  // Fill every connection, so that the next ones share a batch.
+  std::vector<Answer<ClaimResult>> first(4);
+  for (size_t i = 0; i < first.size(); ++i) {
+    store().claim(request(fmt::format("first{}", i)), soon(), first[i].callback());
+    ASSERT_TRUE(eventually([&] { return store().stats().batches == i + 1; }));
+  }
+  Answer<ClaimResult> patient;
+  Answer<ClaimResult> hasty;
+  store().claim(request("patient"), soon(), patient.callback());
+  store().claim(request("hasty"), in(100ms), hasty.callback());
+  EXPECT_TRUE(std::holds_alternative<Unavailable>(hasty.get())) << "it was not sent";
+  rig_.unblock();
+  EXPECT_TRUE(std::holds_alternative<Claimed>(patient.get()));
+  for (const auto& answer : first) {
+    EXPECT_TRUE(std::holds_alternative<Claimed>(answer.get()));
+  }
+  EXPECT_EQ(store().stats().connections_lost, 0U);
+}
+
+TEST_F(PostgresStoreTest, SessionsThatTheServerEndedAreMadeAnewBeforeAnybodyNoticesThem) {
+  rig_.waitUntilUp();
+  rig_.sql(
+      "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+      " WHERE datname = current_database() AND pid <> pg_backend_pid()");
+  ASSERT_TRUE(eventually([&] { return store().stats().connections_lost >= 4; }));
+  rig_.waitUntilUp();
+  mustClaim("after");
+}
+
+TEST_F(PostgresStoreTest, AnswersInSingleBytesAreUnderstood) {
+  rig_.stop();
+  rig_.proxy().setPieceSize(1);
+  rig_.start();
+  for (int i = 0; i < 10; ++i) {
+    const ClaimRef ref = mustClaim(fmt::format("piece{}", i));
+    ASSERT_EQ(complete(ref), WriteOutcome::Done);
+    const ClaimResult result = claim(request(fmt::format("piece{}", i)));
+    ASSERT_TRUE(std::holds_alternative<Exists>(result));
+    EXPECT_EQ(std::get<Exists>(result).record.response, "response");
+  }
+}
+
+// --- Refusals at connect
+
+class RefusalTest : public PostgresStoreTest {
+protected:
+  // Makes a store anew; the reason why it is of no use.
+  std::string reasonAfterRestart() {
+    rig_.stop();
+    rig_.start();
+    const ClaimResult result = claim(request("x"), in(300ms));
+    EXPECT_TRUE(std::holds_alternative<Unavailable>(result)) << describe(result);
+    EXPECT_TRUE(eventually([&] { return !store().stats().last_error.empty(); }));
+    return store().stats().last_error;
+  }
+  std::string database() { return rig_.sql("SELECT current_database()")[0][0]; }
+};
+
+TEST_F(RefusalTest, SynchronousCommitOff) {
+  rig_.sql(fmt::format("ALTER DATABASE {} SET synchronous_commit = off", database()));
+  EXPECT_THAT(reasonAfterRestart(), HasSubstr("synchronous_commit is off"));
+  rig_.stop();
+  rig_.start(5s, /*allow_asynchronous_commit=*/true);
+  mustClaim("allowed");
+  rig_.stop();
+  rig_.sql(fmt::format("ALTER DATABASE {} RESET ALL", database()));
+  rig_.start();
+  mustClaim("on again");
+}
+
+TEST_F(RefusalTest, SynchronousCommitIsNeverLowered) {
+  for (const char* const level : {"local", "on", "remote_apply"}) {
+    rig_.sql(fmt::format("ALTER DATABASE {} SET synchronous_commit = {}", database(), level));
+    rig_.stop();
+    rig_.start();
+    rig_.sql(
+        "CREATE TABLE seen (level text); GRANT ALL ON seen TO PUBLIC;"
+        "CREATE FUNCTION see() RETURNS trigger LANGUAGE plpgsql AS $$BEGIN"
+        " INSERT INTO public.seen VALUES (current_setting('synchronous_commit')); RETURN NEW; "
+        "END$$;"
+        "CREATE TRIGGER see BEFORE INSERT ON idempotency.key FOR EACH ROW EXECUTE FUNCTION see()");
+    mustClaim(fmt::format("level {}", level));
+    EXPECT_EQ(rig_.sql("SELECT level FROM seen"), (TextRows{{level}}));
+    rig_.sql("DROP TRIGGER see ON idempotency.key; DROP FUNCTION see(); DROP TABLE seen");
+  }
+  rig_.sql(fmt::format("ALTER DATABASE {} RESET ALL", database()));
+}
+
+TEST_F(RefusalTest, ReadOnlyDatabase) {
+  rig_.sql(fmt::format("ALTER DATABASE {} SET default_transaction_read_only = on", database()));
+  EXPECT_THAT(reasonAfterRestart(), HasSubstr("read-only"));
+  query(rig_.conninfo() + " options='-c default_transaction_read_only=off'",
+        fmt::format("ALTER DATABASE {} RESET ALL", database()));
+  EXPECT_TRUE(eventually([&] {
+    return std::holds_alternative<Claimed>(claim(request("writable"), in(500ms)));
+  })) << "without a restart";
+}
+
+TEST_F(RefusalTest, SchemaThatIsTooOld) {
+  rig_.sql("UPDATE idempotency.schema_version SET version = version - 1000");
+  EXPECT_THAT(reasonAfterRestart(), HasSubstr("run idempotencyctl migrate"));
+  rig_.sql("UPDATE idempotency.schema_version SET version = version + 1000");
+  EXPECT_TRUE(eventually([&] {
+    return std::holds_alternative<Claimed>(claim(request("migrated"), in(500ms)));
+  })) << "without a restart";
+}
+
+TEST_F(RefusalTest, NewerSchemaWorksUnlessItSaysOtherwise) {
+  rig_.sql(
+      "INSERT INTO idempotency.schema_version (version, name, checksum, compatible_with)"
+      " VALUES (1000, 'later', '', 1)");
+  rig_.stop();
+  rig_.start();
+  mustClaim("side by side");
+  rig_.sql("UPDATE idempotency.schema_version SET compatible_with = 1000 WHERE version = 1000");
+  EXPECT_THAT(reasonAfterRestart(), HasSubstr("newer module"));
+  rig_.sql("DELETE FROM idempotency.schema_version WHERE version = 1000");
+}
+
+TEST_F(RefusalTest, MissingSchema) {
+  rig_.sql("ALTER SCHEMA idempotency RENAME TO elsewhere");
+  EXPECT_THAT(reasonAfterRestart(), HasSubstr("idempotencyctl migrate"));
+  rig_.sql("ALTER SCHEMA elsewhere RENAME TO idempotency");
+}
+
+TEST_F(RefusalTest, SchemaThatLacksAColumn) {
+  rig_.sql("ALTER TABLE idempotency.key RENAME COLUMN recovery_point TO other");
+  EXPECT_THAT(reasonAfterRestart(), HasSubstr("not as expected"));
+  rig_.sql("ALTER TABLE idempotency.key RENAME COLUMN other TO recovery_point");
+}
+
+TEST_F(RefusalTest, RoleWithoutRights) {
+  rig_.sql("CREATE ROLE nobody_special LOGIN");
+  rig_.stop();
+  rig_.start(5s, false, "user=nobody_special");
+  claim(request("x"), in(300ms));
+  EXPECT_TRUE(eventually([&] { return !store().stats().last_error.empty(); }));
+  EXPECT_THAT(store().stats().last_error, HasSubstr("idempotency_filter"));
+  rig_.stop();
+  rig_.sql("DROP ROLE nobody_special");
+}
+
+TEST_F(RefusalTest, TableThatIsDroppedWhileTheStoreRuns) {
+  mustClaim("before");
+  rig_.sql("ALTER TABLE idempotency.key RENAME TO hidden");
+  const ClaimResult result = claim(request("without"), in(2s));
+  EXPECT_TRUE(std::holds_alternative<Unavailable>(result)) << describe(result);
+  rig_.sql("ALTER TABLE idempotency.hidden RENAME TO key");
+  EXPECT_TRUE(eventually([&] {
+    return std::holds_alternative<Claimed>(claim(request("after"), in(500ms)));
+  })) << "without a restart: "
+      << store().stats().last_error;
+}
+
+TEST_F(PostgresStoreTest, RoleOfTheFilterMayDoAllThatTheStoreDoes) {
+  rig_.sql("CREATE ROLE gateway LOGIN IN ROLE idempotency_filter");
+  rig_.stop();
+  rig_.start(5s, false, "user=gateway");
+  const ClaimRef ref = mustClaim("least");
+  EXPECT_EQ(complete(ref), WriteOutcome::Done);
+  EXPECT_TRUE(std::holds_alternative<Exists>(claim(request("least"))));
+  const ClaimRef released = mustClaim("released");
+  store().abandon(released);
+  EXPECT_TRUE(eventually([&] { return rowCount() == 1; }));
+  Answer<Leadership> led;
+  store().lead("me", 1h, soon(), led.callback());
+  EXPECT_TRUE(led.get().ours) << led.get().reason;
+  mustClaim("running");
+  rig_.passTime(25h);
+  Answer<MaintenanceResult> swept;
+  store().sweep(10, 1h, soon(), swept.callback());
+  EXPECT_EQ(swept.get().to_unknown, 1U) << swept.get().reason;
+  Answer<MaintenanceResult> reaped;
+  store().reap(10, false, soon(), reaped.callback());
+  EXPECT_EQ(reaped.get().deleted, 1U) << reaped.get().reason;
+  EXPECT_EQ(reaped.get().to_failed, 1U) << reaped.get().reason;
+  EXPECT_THROW(query(rig_.conninfo() + " user=gateway", "DELETE FROM idempotency.audit"),
+               std::runtime_error);
+  EXPECT_THROW(query(rig_.conninfo() + " user=gateway", "SELECT * FROM idempotency.audit"),
+               std::runtime_error);
+  EXPECT_THROW(query(rig_.conninfo() + " user=gateway", "DROP TABLE idempotency.key"),
+               std::runtime_error);
+  EXPECT_THROW(query(rig_.conninfo() + " user=gateway", "CREATE TABLE idempotency.mine ()"),
+               std::runtime_error);
+  rig_.stop();
+  rig_.sql("DROP ROLE gateway");
+}
+
+// --- The queue's bound
+
+TEST_F(PostgresStoreTest, FullQueueRefusesAtOnceAndKeepsRoomForWhatRan) {
+  std::vector<ClaimRef> running;
+  for (int i = 0; i < 4; ++i) {
+    running.push_back(mustClaim(fmt::format("running{}", i)));
+  }
+  rig_.stop();
+  rig_.start(5s, false, "", /*queue_operations=*/100);
+  rig_.waitUntilUp();
+  rig_.block();
+  std::vector<Answer<ClaimResult>> claims(100);
+  for (size_t i = 0; i < claims.size(); ++i) {
+    store().claim(request(fmt::format("new{}", i)), soon(), claims[i].callback());
+  }
+  size_t refused = 0;
+  EXPECT_TRUE(eventually([&] {
+    refused = static_cast<size_t>(std::count_if(
+        claims.begin(), claims.end(), [](const auto& answer) { return answer.calls() > 0; }));
+    return refused == 25;
+  })) << refused;
+  std::vector<Answer<WriteResult>> completions(running.size());
+  for (size_t i = 0; i < running.size(); ++i) {
+    store().complete(completion(running[i]), soon(), completions[i].callback());
+  }
+  EXPECT_EQ(store().queuedOperations(), 79U);
+  rig_.unblock();
+  for (const auto& answer : completions) {
+    EXPECT_EQ(answer.get().outcome, WriteOutcome::Done);
+  }
+  size_t claimed = 0;
+  for (const auto& answer : claims) {
+    claimed += std::holds_alternative<Claimed>(answer.get()) ? 1 : 0;
+  }
+  EXPECT_EQ(claimed, 75U);
+  EXPECT_TRUE(eventually([&] { return store().queuedOperations() == 0; }));
+  EXPECT_EQ(store().queuedBytes(), 0U);
+}
+
+// --- Plans and pages
+
+// EXPLAIN of a prepared statement, in a session as the store makes it.
+class PlanTest : public PostgresStoreTest {
+protected:
+  std::string plan(postgres::StatementId id, const std::string& values) {
+    const PqConnection connection(PQconnectdb(rig_.conninfo().c_str()));
+    EXPECT_EQ(PQenterPipelineMode(connection.get()), 1);
+    EXPECT_TRUE(postgres::sendSessionSetup(connection.get(), {}));
+    std::vector<PqResult> results;
+    while (results.size() < postgres::sessionSetupResults()) {
+      results.emplace_back(PQgetResult(connection.get()));
+      if (results.back() == nullptr) {
+        results.pop_back();
+      }
+    }
+    EXPECT_TRUE(postgres::checkSession(results, {}).ok());
+    while (PqResult(PQgetResult(connection.get())) == nullptr) {
+    }
+    EXPECT_EQ(PQexitPipelineMode(connection.get()), 1) << PQerrorMessage(connection.get());
+    const std::string sql =
+        fmt::format("EXPLAIN (COSTS OFF) EXECUTE {}({})", postgres::statement(id).name, values);
+    const PqResult result(PQexec(connection.get(), sql.c_str()));
+    EXPECT_EQ(PQresultStatus(result.get()), PGRES_TUPLES_OK) << PQerrorMessage(connection.get());
+    std::string text;
+    for (int row = 0; row < PQntuples(result.get()); ++row) {
+      text += std::string(PQgetvalue(result.get(), row, 0)) + "\n";
+    }
+    return text;
+  }
+
+  // All that the request path sends, on tables as they are now.
+  void expectPrimaryKey() {
+    using postgres::StatementId;
+    const std::string identity = "'t', 'o', 'k'";
+    const std::string identities = "'{t,u}', '{o,o}', '{k,l}'";
+    EXPECT_THAT(plan(StatementId::Claim, identity + ", 1, 0::int2, 'f', 1, 1"),
+                HasSubstr("Conflict Arbiter Indexes: key_pkey"));
+    EXPECT_THAT(
+        plan(StatementId::ClaimMany, identities + ", '{1,2}', '{0,0}', '{f,f}', '{1,1}', '{1,1}'"),
+        HasSubstr("Conflict Arbiter Indexes: key_pkey"));
+    EXPECT_THAT(plan(StatementId::ClaimInQuota, identity + ", 1, 0::int2, 'f', 1, 1, 5"),
+                HasSubstr("Conflict Arbiter Indexes: key_pkey"));
+    const std::pair<StatementId, std::string> by_key[] = {
+        {StatementId::ReadKey, identity},
+        {StatementId::ReadKeyMany, identities},
+        {StatementId::Complete, identity + ", 1, 200::int2, 1::int2, NULL, 'b'"},
+        {StatementId::CompleteMany,
+         identities + ", '{1,2}', '{200,200}', '{1,1}', '{-1,-1}', '{b,b}'"},
+        {StatementId::CompleteBare, identity + ", 1, 200::int2, 1::int2, NULL, 1::int2"},
+        {StatementId::Fail, identity + ", 1, 'e'"},
+        {StatementId::Release, identity + ", 1"},
+        {StatementId::MarkUnknown, identity + ", 1, 'e', NULL"},
+        {StatementId::Extend, identities + ", '{1,2}', 1"},
+        {StatementId::Reclaim, identity + ", 1, 0::int2, 'f', 1, 1, NULL, 3::int2, 1"},
+    };
+    for (const auto& [id, values] : by_key) {
+      const std::string text = plan(id, values);
+      EXPECT_THAT(text, HasSubstr("Bitmap Index Scan on key_pkey")) << text;
+      EXPECT_THAT(text, HasSubstr("Index Cond: ((tenant = ")) << text;
+      EXPECT_THAT(text, Not(HasSubstr("Seq Scan"))) << text;
+    }
+    const std::string response =
+        plan(StatementId::ReadResponses,
+             "'{1,2}', now() + interval '1 hour', now() + interval '1 hour'");
+    EXPECT_THAT(response, HasSubstr("Subplans Removed: ")) << response;
+    EXPECT_THAT(response, HasSubstr("Index Cond: ((attempt = ANY")) << response;
+    EXPECT_THAT(response, Not(HasSubstr("Seq Scan"))) << response;
+  }
+};
+
+TEST_F(PlanTest, RequestPathUsesThePrimaryKeyOnATableWithoutStatistics) {
+  expectPrimaryKey();
+}
+
+TEST_F(PlanTest, RequestPathUsesThePrimaryKeyOnATableThatIsKnownToBeTiny) {
+  // With a single row the planner cannot do without a scan: see the next test.
+  mustClaim("one");
+  mustClaim("two");
+  rig_.sql("VACUUM ANALYZE idempotency.key");
+  rig_.sql("ANALYZE idempotency.response");
+  expectPrimaryKey();
+}
+
+TEST_F(PlanTest, PlanThatScansATableOfOneRowDoesNotOutliveItsGrowth) {
+  rig_.stop();
+  rig_.sql("VACUUM FULL idempotency.key");  // What other tests deleted would count as pages.
+  rig_.start();
+  const ClaimRef only = mustClaim("only");
+  rig_.sql("VACUUM ANALYZE idempotency.key");
+  rig_.stop();
+  rig_.start(5s, false, "", 20'000, /*connections=*/1);
+  const auto completeTwo = [&](const ClaimRef& a, const ClaimRef& b) {
+    rig_.block();
+    // One waits, so that the next two share a statement.
+    Answer<LookUpResult> first;
+    store().lookUp(a.identity, soon(), first.callback());
+    EXPECT_TRUE(eventually([&] { return somebodyWaits(); }));
+    std::vector<Answer<WriteResult>> answers(2);
+    store().complete(completion(a), soon(), answers[0].callback());
+    store().complete(completion(b), soon(), answers[1].callback());
+    rig_.unblock();
+    return answers[0].get().outcome == WriteOutcome::Done;
+  };
+  EXPECT_TRUE(completeTwo(only, {identity("nobody's"), 7}));
+  rig_.sql(
+      "INSERT INTO idempotency.key (tenant, operation, key, attempt, state, fingerprint, "
+      "lease_until,"
+      " expires_at, reap_at, claimed_at, created_at) SELECT 'tenant', 'operation', i::text::bytea, "
+      "i,"
+      " 1, 'f', now(), now() + interval '1 day', now(), now(), now() FROM generate_series(1, "
+      "20000) i");
+  const auto rowsRead = [&] {
+    return std::stoll(
+        rig_.sql("SELECT idx_tup_read FROM pg_stat_user_indexes"
+                 " WHERE indexrelname = 'key_pkey'")[0][0]);
+  };
+  const ClaimRef another = mustClaim("another");
+  std::this_thread::sleep_for(6s);  // A plan's life.
+  const auto before = rowsRead();
+  EXPECT_TRUE(completeTwo(another, {identity("nobody's"), 7}));
+  rig_.stop();  // Its counts are told now.
+  std::this_thread::sleep_for(1s);
+  EXPECT_LT(rowsRead() - before, 1000);
+}
+
+TEST_F(PlanTest, RequestPathUsesThePrimaryKeyOnALargeTable) {
+  rig_.sql(
+      "INSERT INTO idempotency.key (tenant, operation, key, attempt, state, fingerprint, "
+      "lease_until,"
+      " expires_at, reap_at, claimed_at, created_at) SELECT 'tenant', 'operation', i::text::bytea, "
+      "i,"
+      " 1, 'f', now(), now() + interval '1 day', now(), now(), now() FROM generate_series(1, "
+      "20000) i");
+  rig_.sql("VACUUM ANALYZE idempotency.key");
+  expectPrimaryKey();
+}
+
+TEST_F(PostgresStoreTest, CompletionIsAHotUpdate) {
+  constexpr int Lives = 2000;
+  rig_.sql("TRUNCATE idempotency.key");  // Pages as other tests left them would disturb.
+  const auto updates = [&] {
+    const auto row = rig_.sql(
+        "SELECT n_tup_upd, n_tup_hot_upd FROM pg_stat_user_tables"
+        " WHERE relid = 'idempotency.key'::regclass")[0];
+    return std::pair(std::stoll(row[0]), std::stoll(row[1]));
+  };
+  const auto before = updates();
+  std::vector<Answer<WriteResult>> answers(Lives);
+  for (int first = 0; first < Lives; first += 500) {
+    std::vector<ClaimRequest> requests;
+    std::vector<Answer<ClaimResult>> claims(500);
+    for (size_t i = 0; i < claims.size(); ++i) {
+      requests.push_back(request(fmt::format("hot{}", first + static_cast<int>(i))));
+      store().claim(requests[i], soon(), claims[i].callback());
+    }
+    for (size_t i = 0; i < claims.size(); ++i) {
+      ASSERT_TRUE(std::holds_alternative<Claimed>(claims[i].get()));
+      CompleteRequest complete = completion({requests[i].identity, requests[i].attempt});
+      if (i % 2 == 0) {
+        complete.ttl = 48h;  // A new life changes no index either.
+      }
+      store().complete(complete, soon(), answers[static_cast<size_t>(first) + i].callback());
+    }
+  }
+  for (const auto& answer : answers) {
+    ASSERT_EQ(answer.get().outcome, WriteOutcome::Done);
+  }
+  // Sessions tell their counts when they are idle for a while, and at their end.
+  rig_.stop();
+  EXPECT_TRUE(eventually([&] { return updates().first - before.first >= Lives; }));
+  const auto after = updates();
+  EXPECT_GE(static_cast<double>(after.second - before.second),
+            0.98 * static_cast<double>(after.first - before.first));
+}
+
+TEST_F(PostgresStoreTest, KeysAreUniqueInOneTable) {
+  EXPECT_EQ(rig_.sql("SELECT relkind FROM pg_class WHERE oid = 'idempotency.key'::regclass"),
+            (TextRows{{"r"}}))
+      << "partitions by time would let a key be claimed once in each";
+  EXPECT_EQ(rig_.sql("SELECT pg_get_constraintdef(oid) FROM pg_constraint"
+                     " WHERE conrelid = 'idempotency.key'::regclass AND contype = 'p'"),
+            (TextRows{{"PRIMARY KEY (tenant, operation, key)"}}));
+}
+
+TEST_F(PostgresStoreTest, NoIndexHoldsWhatACompletionChanges) {
+  EXPECT_EQ(rig_.sql("SELECT DISTINCT a.attname FROM pg_index i JOIN pg_attribute a"
+                     " ON a.attrelid = i.indrelid AND a.attnum = ANY (i.indkey)"
+                     " WHERE i.indrelid = 'idempotency.key'::regclass ORDER BY 1"),
+            (TextRows{{"claimed_at"}, {"key"}, {"operation"}, {"reap_at"}, {"tenant"}}));
+  EXPECT_EQ(rig_.sql("SELECT count(*) FROM pg_index WHERE indrelid = 'idempotency.key'::regclass"
+                     " AND (indpred IS NOT NULL OR indexprs IS NOT NULL)"),
+            (TextRows{{"0"}}));
+}
+
+// --- Partitions and the sweeper's walk
+
+TEST_F(PostgresStoreTest, PartitionsAreMadeAheadAndDroppedWhenPast) {
+  const auto partitions = [&] {
+    return rig_.sql(
+        "SELECT c.relname FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid WHERE "
+        "i.inhparent ="
+        " 'idempotency.response'::regclass AND c.relname ~ '[0-9]$' ORDER BY 1");
+  };
+  const TextRows all = partitions();
+  EXPECT_EQ(all.size(), 36U);
+  // As if the jobs had not run for days, and an old one had been left.
+  rig_.sql(fmt::format("DROP TABLE idempotency.{}, idempotency.{}", all[30][0], all[35][0]));
+  rig_.sql(
+      "CREATE TABLE idempotency.response_20200101 PARTITION OF idempotency.response"
+      " FOR VALUES FROM ('2020-01-01 00:00+00') TO ('2020-01-02 00:00+00')");
+  Answer<MaintenanceResult> answer;
+  store().reap(10, false, soon(), answer.callback());
+  EXPECT_TRUE(answer.get().ok) << answer.get().reason;
+  EXPECT_EQ(partitions(), all);
+}
+
+TEST_F(PostgresStoreTest, PartitionWorkGivesWayToTraffic) {
+  rig_.sql(
+      "CREATE TABLE idempotency.response_20200101 PARTITION OF idempotency.response"
+      " FOR VALUES FROM ('2020-01-01 00:00+00') TO ('2020-01-02 00:00+00')");
+  Stranger reader(rig_.conninfo());
+  reader.run("BEGIN; SELECT count(*) FROM idempotency.response");
+  const auto start = std::chrono::steady_clock::now();
+  Answer<MaintenanceResult> answer;
+  store().reap(10, false, soon(), answer.callback());
+  EXPECT_TRUE(answer.get().ok) << "the rest is done all the same: " << answer.get().reason;
+  EXPECT_LT(std::chrono::steady_clock::now() - start, 5s);
+  reader.run("COMMIT");
+  Answer<MaintenanceResult> again;
+  store().reap(10, false, soon(), again.callback());
+  EXPECT_TRUE(again.get().ok);
+  EXPECT_EQ(rig_.sql("SELECT to_regclass('idempotency.response_20200101')")[0][0], "NULL");
+}
+
+TEST_F(PostgresStoreTest, ResponseFindsAPlaceWithoutItsPartition) {
+  rig_.sql(
+      "DO $$ DECLARE p text; BEGIN FOR p IN SELECT c.relname FROM pg_inherits i JOIN pg_class c ON"
+      " c.oid = i.inhrelid WHERE i.inhparent = 'idempotency.response'::regclass AND c.relname ~"
+      " '[0-9]$' LOOP EXECUTE 'DROP TABLE idempotency.' || p; END LOOP; END $$");
+  const ClaimRef ref = mustClaim("default");
+  EXPECT_EQ(complete(ref), WriteOutcome::Done);
+  ClaimResult result = claim(request("default"));
+  ASSERT_TRUE(std::holds_alternative<Exists>(result));
+  EXPECT_EQ(std::get<Exists>(result).record.response, "response");
+  // The partitions come back around it, and it is deleted when its time is over.
+  Answer<MaintenanceResult> made;
+  store().reap(10, false, soon(), made.callback());
+  EXPECT_TRUE(made.get().ok) << made.get().reason;
+  result = claim(request("default"));
+  ASSERT_TRUE(std::holds_alternative<Exists>(result));
+  EXPECT_EQ(std::get<Exists>(result).record.response, "response");
+  rig_.passTime(49h);
+  Answer<MaintenanceResult> reaped;
+  store().reap(10, false, soon(), reaped.callback());
+  EXPECT_EQ(reaped.get().deleted, 1U);
+  EXPECT_EQ(rig_.sql("SELECT count(*) FROM idempotency.response")[0][0], "0");
+  // So that the next test finds all of them.
+  rig_.sql("SELECT idempotency.make_response_partitions(35)");
+}
+
+TEST_F(PostgresStoreTest, SweeperLooksAtEachClaimOnceAndKeepsWatchOverLongOnes) {
+  ClaimRequest long_running = request("long");
+  long_running.lease = 3h;
+  ASSERT_TRUE(std::holds_alternative<Claimed>(claim(long_running)));
+  const auto sweep = [&] {
+    Answer<MaintenanceResult> answer;
+    store().sweep(10, std::nullopt, soon(), answer.callback());
+    EXPECT_TRUE(answer.get().ok) << answer.get().reason;
+    return answer.get().to_unknown;
+  };
+  rig_.passTime(1h);
+  EXPECT_EQ(sweep(), 0U);
+  EXPECT_EQ(rig_.sql("SELECT count(*) FROM idempotency.sweep_watch")[0][0], "1");
+  // The walk has passed it, yet it is found when its lease runs out.
+  EXPECT_EQ(rig_.sql("SELECT count(*) FROM idempotency.key k, idempotency.sweep_position p"
+                     " WHERE k.claimed_at > p.swept_to")[0][0],
+            "0");
+  rig_.passTime(3h);
+  EXPECT_EQ(sweep(), 1U);
+  EXPECT_EQ(rig_.sql("SELECT count(*) FROM idempotency.sweep_watch")[0][0], "0");
+}
+
+TEST_F(PostgresStoreTest, SweeperWalksALongBacklogInSteps) {
+  rig_.sql(
+      "INSERT INTO idempotency.key (tenant, operation, key, attempt, state, fingerprint, "
+      "lease_until,"
+      " expires_at, reap_at, claimed_at, created_at) SELECT 'tenant', 'operation', i::text::bytea, "
+      "i,"
+      " CASE i WHEN 60000 THEN 1 ELSE 2 END, 'f', now() - interval '1 hour',"
+      " now() + interval '1 day', now() + interval '1 day',"
+      " now() - interval '2 hours' + i * interval '1 ms', now() FROM generate_series(1, 60000) i");
+  uint64_t found = 0;
+  int steps = 0;
+  for (bool more = true; more && steps < 10; ++steps) {
+    Answer<MaintenanceResult> answer;
+    store().sweep(10, std::nullopt, soon(), answer.callback());
+    ASSERT_TRUE(answer.get().ok) << answer.get().reason;
+    found += answer.get().to_unknown;
+    more = answer.get().more;
+  }
+  EXPECT_EQ(found, 1U);
+  EXPECT_GE(steps, 2);
+  EXPECT_LE(steps, 4);
+}
+
+}  // namespace
+}  // namespace idempotency::test
