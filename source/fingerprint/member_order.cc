@@ -146,8 +146,12 @@ const uint8_t* SmallOrder::find(const char* text, std::span<const uint32_t> memb
   if ((known_ >> count & 1) != 0 && isOrder(prefixes.data(), order, count)) {
     return order;
   }
+  // Only a whole order may be tried next time: without one, nothing was written there.
+  if (!makeOrder(text, members, prefixes.data(), order)) {
+    return nullptr;
+  }
   known_ |= 1U << count;
-  return makeOrder(text, members, prefixes.data(), order) ? order : nullptr;
+  return order;
 }
 
 }  // namespace idempotency
