@@ -315,7 +315,7 @@ void Connection::onEvents(Deadline now) {
 }
 
 void Connection::fail(Deadline now, const std::string& reason) {
-  const std::string kept = reason;  // It may belong to what is dropped now.
+  const std::string kept(reason.data(), reason.size());  // It may belong to what is dropped now.
   const bool had_batch = state_ == State::Busy;
   drop();
   state_ = State::Down;

@@ -108,15 +108,15 @@ void Engine::onMessage(OperationPtr operation) {
 }
 
 void Engine::onMessage(const Abandon& message) {
-  const auto isIt = [&](Operation& operation) { return operation.abandon(message.claim); };
-  if (const OperationPtr waiting = queue_.takeIf(isIt); waiting != nullptr) {
+  const auto is_it = [&](Operation& operation) { return operation.abandon(message.claim); };
+  if (const OperationPtr waiting = queue_.takeIf(is_it); waiting != nullptr) {
     waiting->onRefused("abandoned");
     breaker_.onNoVerdict();
     return;
   }
   for (const auto& connection : connections_) {
     for (const OperationPtr& operation : connection->batch().operations) {
-      if (operation != nullptr && isIt(*operation)) {
+      if (operation != nullptr && is_it(*operation)) {
         return;  // Its result will tell.
       }
     }

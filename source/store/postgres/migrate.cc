@@ -122,7 +122,7 @@ public:
     }
     for (bool again = true; again;) {
       // Each step reads the version anew, after it got its turn: another process may have gone on.
-      const absl::Status status = inTransaction("BEGIN", [&] { return step(target, again); });
+      absl::Status status = inTransaction("BEGIN", [&] { return step(target, again); });
       if (!status.ok()) {
         return status;
       }
