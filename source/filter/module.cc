@@ -7,6 +7,7 @@
 
 #include "source/envoy/filter.h"
 #include "source/envoy/process.h"
+#include "source/filter/backend.h"
 #include "source/filter/module_config.h"
 #include "source/filter/route_policy.h"
 #include "source/filter/stats.h"
@@ -49,7 +50,16 @@ std::unique_ptr<FilterConfig> createFilterConfig(ConfigHandle handle, std::strin
     refuse(What, "Envoy does not take the filter's statistics");
     return nullptr;
   }
-  return std::make_unique<ModuleConfig>(handle, *std::move(config), *stats);
+  std::shared_ptr<Backend> backend;
+  if (!isValidationMode()) {
+    absl::StatusOr<std::shared_ptr<Backend>> obtained = Backend::obtain(backendSettings(*config));
+    if (!obtained.ok()) {
+      refuse(What, std::string(obtained.status().message()));
+      return nullptr;
+    }
+    backend = *std::move(obtained);
+  }
+  return std::make_unique<ModuleConfig>(handle, *std::move(config), *stats, std::move(backend));
 }
 
 std::unique_ptr<RouteConfig> createRouteConfig(std::string_view name, std::string_view json) {

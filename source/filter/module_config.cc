@@ -15,13 +15,36 @@ uint64_t nextId() {
 
 }  // namespace
 
+BackendSettings backendSettings(const FilterConfig& config) {
+  BackendSettings settings;
+  settings.store = config.store;
+  settings.limits = config.limits;
+  settings.replay_cache = config.replay_cache;
+  settings.maintenance = config.maintenance;
+  if (config.reconcile.has_value()) {
+    settings.reconcile_after = config.reconcile->first_delay;
+  }
+  return settings;
+}
+
 ModuleConfig::ModuleConfig(envoy::ConfigHandle handle, idempotency::FilterConfig config,
-                           Stats stats)
+                           Stats stats, std::shared_ptr<Backend> backend)
     : envoy::FilterConfig(handle),
       id_(nextId()),
       config_(std::move(config)),
       own_policy_(makePolicy(config_, nullptr)),
-      stats_(stats) {}
+      stats_(stats),
+      backend_(std::move(backend)) {
+  if (backend_ != nullptr) {
+    backend_->stats().attach(handle, stats_);
+  }
+}
+
+ModuleConfig::~ModuleConfig() {
+  if (backend_ != nullptr) {
+    backend_->stats().detach(handle());
+  }
+}
 
 std::unique_ptr<envoy::Filter> ModuleConfig::createFilter(envoy::Stream stream) {
   return std::make_unique<StreamFilter>(stream, *this);

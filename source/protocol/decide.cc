@@ -149,6 +149,9 @@ RequestDecision decideRequest(const Policy& policy, const RequestFacts& facts) {
   if (policy.max_request_age.has_value() && facts.age != RequestAge::Fresh) {
     return Answer{.problem = Problem::RequestTooOld};
   }
+  if (facts.upgrade) {
+    return Answer{.problem = Problem::UpgradeRefused};
+  }
   if (facts.body_too_large) {
     return Answer{.problem = Problem::RequestTooLarge};
   }

@@ -27,6 +27,7 @@ struct RequestFacts {
   bool tenant_known = false;
   RequestAge age = RequestAge::Fresh;  // Fresh also where the policy asks for no age.
   bool body_too_large = false;         // Over the policy's max_request_bytes.
+  bool upgrade = false;                // Wants another protocol on its connection.
 };
 
 // Whether the request is the one that the record was made for.

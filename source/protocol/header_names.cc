@@ -17,7 +17,8 @@ bool isTokenCharacter(char c) {
 
 bool isOwnHeader(std::string_view lower_name) {
   static constexpr std::array Names = {KeyHeader,      AttemptHeader, RecoveryPointHeader,
-                                       ReplayedHeader, ExpiresHeader, StoredHeader};
+                                       ReplayedHeader, ExpiresHeader, StoredHeader,
+                                       EnforcedHeader};
   return std::find(Names.begin(), Names.end(), lower_name) != Names.end();
 }
 

@@ -13,9 +13,16 @@ inline constexpr std::string_view RecoveryPointHeader = "idempotency-recovery-po
 // To the client.
 inline constexpr std::string_view ReplayedHeader = "idempotent-replayed";
 inline constexpr std::string_view ExpiresHeader = "idempotency-key-expires";
+// "false": the answer is true, but it could not be stored.
 inline constexpr std::string_view StoredHeader = "idempotency-stored";
+// "false": the store failed and the route says FAIL_OPEN, so the request ran unprotected.
+inline constexpr std::string_view EnforcedHeader = "idempotency-enforced";
 
-// Whether the name is one of the above: no config may use it for something else.
+// CORS: whether browsers' scripts take part, and which headers they may read.
+inline constexpr std::string_view AllowOriginHeader = "access-control-allow-origin";
+inline constexpr std::string_view ExposeHeadersHeader = "access-control-expose-headers";
+
+// Whether the name is one of the filter's own: no config may use it for something else.
 bool isOwnHeader(std::string_view lower_name);
 
 // RFC 9110 §5.6.2: what a header name, and a method, may consist of.

@@ -9,8 +9,6 @@
 namespace idempotency {
 namespace {
 
-constexpr std::string_view AllowOrigin = "access-control-allow-origin";
-constexpr std::string_view ExposeHeaders = "access-control-expose-headers";
 constexpr std::string_view EnvoyPrefix = "x-envoy-";
 
 // Sorted, for the search.
@@ -36,7 +34,8 @@ constexpr std::array<std::string_view, 18> NeverStored = {
 };
 static_assert(std::is_sorted(NeverStored.begin(), NeverStored.end()));
 
-constexpr std::array OwnResponseHeaders = {ReplayedHeader, ExpiresHeader, StoredHeader};
+constexpr std::array OwnResponseHeaders = {ReplayedHeader, ExpiresHeader, StoredHeader,
+                                            EnforcedHeader};
 
 std::string_view trim(std::string_view text) {
   const size_t first = text.find_first_not_of(" \t");
@@ -127,12 +126,12 @@ void exposeOwnHeaders(FieldList& headers) {
     return std::find_if(headers.begin(), headers.end(),
                         [&](const auto& field) { return field.first == name; });
   };
-  if (find(AllowOrigin) == headers.end()) {
+  if (find(AllowOriginHeader) == headers.end()) {
     return;
   }
-  const auto expose = find(ExposeHeaders);
+  const auto expose = find(ExposeHeadersHeader);
   if (expose == headers.end()) {
-    headers.emplace_back(ExposeHeaders, *exposedWithOwnHeaders(""));
+    headers.emplace_back(ExposeHeadersHeader, *exposedWithOwnHeaders(""));
   } else if (auto extended = exposedWithOwnHeaders(expose->second)) {
     expose->second = *std::move(extended);
   }

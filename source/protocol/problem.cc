@@ -176,6 +176,16 @@ constexpr std::array Texts = {
         .stripe_type = "api_error",
         .grpc_status = 13,
     },
+    ProblemText{
+        .problem = UpgradeRefused,
+        .code = "idempotency_upgrade_refused",
+        .status = 400,
+        .title = "Upgrade with an Idempotency-Key is not supported",
+        .detail = "The request asks for another protocol on its connection, whose answer could not "
+                  "be replayed. The request was not processed.",
+        .stripe_type = "invalid_request_error",
+        .grpc_status = 3,
+    },
 };
 
 }  // namespace

@@ -27,6 +27,7 @@ enum class Problem : uint8_t {
   RequestTooOld,        // 400
   RecordUnreadable,     // 503: a record that this version of the filter cannot judge.
   ConfigInvalid,        // 500: the route's policy contradicts the filter's.
+  UpgradeRefused,       // 400: an answer that never ends as one cannot be replayed.
 };
 
 // What an answer says beyond its problem.

@@ -29,6 +29,11 @@ struct SqliteSettings {
 
 using StoreSettings = std::variant<PostgresSettings, SqliteSettings>;
 
+// The longest that a request waits for the store.
+inline std::chrono::milliseconds timeoutOf(const StoreSettings& store) {
+  return std::visit([](const auto& settings) { return settings.timeout; }, store);
+}
+
 struct ReplayCacheSettings {
   uint64_t max_bytes = 16 << 20;  // 0: off.
   std::chrono::milliseconds max_age{60'000};

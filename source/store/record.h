@@ -23,6 +23,7 @@ struct Record {
   bool lease_alive = false;                 // InProgress: the lease has not run out.
   std::chrono::milliseconds lease_left{0};  // InProgress: 0 when it has.
   bool past_life = false;                   // expires_at is over.
+  std::chrono::milliseconds life_left{0};   // Until expires_at; 0 when it is over.
   StoreTime created_at{};
   StoreTime expires_at{};
   std::optional<StoreTime> completed_at;

@@ -1,4 +1,5 @@
-// The module as Envoy sees it, in a fake Envoy: configs, routes, refusals, what passes.
+// The module as Envoy sees it, in a fake Envoy: configs, routes, refusals, what passes. The life of
+// a covered request is in stream_filter_test.cc.
 #include <memory>
 #include <string>
 
@@ -56,14 +57,6 @@ protected:
 private:
   std::unique_ptr<fake::Config> config_;
 };
-
-TEST_F(FilterTest, RequestOnAProtectedRouteWithAGoodKeyPasses) {
-  fake::Stream stream(config(), &required_);
-  EXPECT_EQ(stream.requestHeaders(request(), true), HeadersAction::Continue);
-  EXPECT_FALSE(stream.reply.has_value());
-  EXPECT_EQ(config().counter("covered"), 1u);
-  EXPECT_EQ(stream.metadata["envoy-idempotency:outcome"], "unclaimed");
-}
 
 TEST_F(FilterTest, RouteWithoutConfigPassesUntouchedAndIsCountedByItsName) {
   for (const char* name : {"orders", ""}) {

@@ -104,6 +104,17 @@ TEST(DecideRequestTest, LargeBodyIsRefused) {
             RequestDecision(Answer{.problem = Problem::RequestTooLarge}));
 }
 
+TEST(DecideRequestTest, UpgradeIsRefusedWithAKeyOnly) {
+  RequestFacts facts = goodRequest();
+  facts.upgrade = true;
+  EXPECT_EQ(decideRequest(required(), facts),
+            RequestDecision(Answer{.problem = Problem::UpgradeRefused}));
+  Policy optional = required();
+  optional.enforcement = Enforcement::Optional;
+  facts.key_problem = KeyProblem::Missing;
+  EXPECT_EQ(decideRequest(optional, facts), RequestDecision(Pass{PassReason::NoKey}));
+}
+
 // --- The store's answer
 // -----------------------------------------------------------------------------------
 

@@ -55,7 +55,7 @@ INSTANTIATE_TEST_SUITE_P(
                     "dpop-nonce", "content-length", "server", "x-envoy-upstream-service-time",
                     "x-envoy-attempt-count", "x-envoy-decorator-operation", "idempotency-key",
                     "idempotency-attempt", "idempotency-recovery-point", "idempotent-replayed",
-                    "idempotency-key-expires", "idempotency-stored"));
+                    "idempotency-key-expires", "idempotency-stored", "idempotency-enforced"));
 
 TEST(FieldsToStoreTest, NamesThatConnectionListsAreHopByHop) {
   const auto stored = store({{"x-kept", "1"},
@@ -106,12 +106,14 @@ TEST(ExposeTest, ResponseWithCorsExposesTheFiltersHeaders) {
       headers,
       ElementsAre(Pair("access-control-allow-origin", "https://a.example"),
                   Pair("access-control-expose-headers",
-                       "idempotent-replayed, idempotency-key-expires, idempotency-stored")));
+                       "idempotent-replayed, idempotency-key-expires, idempotency-stored, "
+                       "idempotency-enforced")));
 }
 
 TEST(ExposeTest, ListIsExtendedByWhatIsNotThere) {
   EXPECT_EQ(exposedWithOwnHeaders("ETag,Idempotency-Key-Expires"),
-            "ETag,Idempotency-Key-Expires, idempotent-replayed, idempotency-stored");
+            "ETag,Idempotency-Key-Expires, idempotent-replayed, idempotency-stored, "
+            "idempotency-enforced");
   EXPECT_EQ(exposedWithOwnHeaders("*"), std::nullopt);
   EXPECT_EQ(
       exposedWithOwnHeaders("Idempotent-Replayed, idempotency-key-expires, Idempotency-Stored"),

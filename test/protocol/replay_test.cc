@@ -149,7 +149,8 @@ TEST(ReplayTest, CorsResponseExposesTheFiltersHeaders) {
   EXPECT_THAT(replay->headers,
               testing::Contains(
                   Pair("access-control-expose-headers",
-                       "etag, idempotent-replayed, idempotency-key-expires, idempotency-stored")));
+                       "etag, idempotent-replayed, idempotency-key-expires, idempotency-stored, "
+                       "idempotency-enforced")));
 }
 
 }  // namespace

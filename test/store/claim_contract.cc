@@ -35,6 +35,8 @@ TEST_P(StoreContractTest, ClaimOfAnAbsentKeyIsDurableAndSaysHowLong) {
   EXPECT_GT(record.lease_left, 50min);
   EXPECT_LE(record.lease_left, 1h);
   EXPECT_FALSE(record.past_life);
+  EXPECT_GT(record.life_left, 23h);
+  EXPECT_LE(record.life_left, 24h);
   EXPECT_EQ(record.expires_at, claimed->expires_at);
   EXPECT_EQ(record.expires_at - record.created_at, 24h);
   EXPECT_FALSE(record.completed_at.has_value());

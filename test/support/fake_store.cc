@@ -46,6 +46,7 @@ size_t FakeDatabase::size() const {
 Record FakeDatabase::read(const Row& row) const {
   Record record = row.record;
   record.past_life = record.expires_at <= now_;
+  record.life_left = std::max(record.expires_at - now_, milliseconds(0));
   if (record.state == RecordState::InProgress && row.lease_until > now_) {
     record.lease_alive = true;
     record.lease_left = row.lease_until - now_;

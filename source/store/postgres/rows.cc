@@ -63,6 +63,7 @@ Record readRecord(const Rows& rows, int row) {
     record.lease_alive = record.lease_left > milliseconds(0);
   }
   record.past_life = rows.int64(row, KeyColumn::ExpiresAt) <= now;
+  record.life_left = left(rows.int64(row, KeyColumn::ExpiresAt), now);
   record.created_at = toStoreTime(rows.int64(row, KeyColumn::CreatedAt));
   record.expires_at = toStoreTime(rows.int64(row, KeyColumn::ExpiresAt));
   record.completed_at = optionalTime(rows, row, KeyColumn::CompletedAt);

@@ -117,6 +117,7 @@ std::optional<Records::Found> Records::find(const Identity& identity) {
   record.created_at = toTime(row.integer(7));
   record.expires_at = toTime(row.integer(8));
   record.past_life = row.integer(8) <= now_;
+  record.life_left = milliseconds(std::max<int64_t>(row.integer(8) - now_, 0));
   if (const std::optional<int64_t> completed_at = row.optionalInteger(9)) {
     record.completed_at = toTime(*completed_at);
   }

@@ -1,0 +1,32 @@
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <optional>
+
+namespace idempotency {
+
+// Lets one line through in each interval and counts the rest. Any thread.
+class LogLimiter {
+public:
+  explicit LogLimiter(std::chrono::seconds interval) : interval_(interval) {}
+
+  // None: not now. Else how many were kept back since the last one.
+  std::optional<uint64_t> admit(std::chrono::steady_clock::time_point now) {
+    auto next = next_.load();
+    const auto ticks = now.time_since_epoch();
+    if (ticks < next || !next_.compare_exchange_strong(next, ticks + interval_)) {
+      ++kept_back_;
+      return std::nullopt;
+    }
+    return kept_back_.exchange(0);
+  }
+
+private:
+  const std::chrono::seconds interval_;
+  std::atomic<std::chrono::steady_clock::duration> next_{std::chrono::steady_clock::duration::min()};
+  std::atomic<uint64_t> kept_back_{0};
+};
+
+}  // namespace idempotency
