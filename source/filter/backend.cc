@@ -98,8 +98,9 @@ std::shared_ptr<const CompletedRecord> completedRecord(const Record& record, Dea
   }
   absl::StatusOr<StoredResponse> response = parseResponse(*record.response);
   if (!response.ok()) {
-    envoy::log(envoy::LogLevel::Error, fmt::format("idempotency: a stored response is unreadable: {}",
-                                                   std::string(response.status().message())));
+    envoy::log(envoy::LogLevel::Error,
+               fmt::format("idempotency: a stored response is unreadable: {}",
+                           std::string(response.status().message())));
     return nullptr;
   }
   auto completed = std::make_shared<CompletedRecord>();
@@ -147,7 +148,8 @@ Backend::Backend(BackendSettings settings, OpenedStore opened)
       key_rate_(settings_.limits.tenant_key_rate),
       store_errors_(LogInterval),
       opened_(std::move(opened)) {
-  const auto observer = std::make_shared<MaintenanceLog>(stats_, settings_.reconcile_after.has_value());
+  const auto observer =
+      std::make_shared<MaintenanceLog>(stats_, settings_.reconcile_after.has_value());
   settler_ = std::make_shared<Settler>(*opened_.store, timeoutOf(settings_.store),
                                        settings_.limits.queue_bytes);
   waiters_ = std::make_shared<Waiters>(
@@ -245,9 +247,9 @@ void Backend::onReport(Settled settled, const std::string& reason) {
 void Backend::onStoreError(std::string_view what, std::string_view reason) {
   stats_.count(&Stats::store_error);
   if (const auto kept_back = store_errors_.admit(std::chrono::steady_clock::now())) {
-    envoy::log(envoy::LogLevel::Warn,
-               fmt::format("idempotency: {}: {} ({} more since the last line)", what, reason,
-                           *kept_back));
+    envoy::log(
+        envoy::LogLevel::Warn,
+        fmt::format("idempotency: {}: {} ({} more since the last line)", what, reason, *kept_back));
   }
 }
 

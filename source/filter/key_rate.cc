@@ -16,7 +16,7 @@ bool KeyRate::take(const std::string& tenant, Deadline now) {
   }
   const std::lock_guard lock(mutex_);
   if (buckets_.size() >= MostBuckets && !buckets_.contains(tenant)) {
-    forgetFull(now);
+    makeRoom(now);
   }
   const auto [found, added] = buckets_.try_emplace(tenant);
   Bucket& bucket = found->second;
@@ -44,10 +44,11 @@ double KeyRate::filledTokens(const Bucket& bucket, Deadline now) const {
   return std::min<double>(bucket.tokens + passed.count() * *per_second_, *per_second_);
 }
 
-void KeyRate::forgetFull(Deadline now) {
-  absl::erase_if(buckets_, [&](const auto& item) {
-    return filledTokens(item.second, now) >= static_cast<double>(*per_second_);
-  });
+void KeyRate::makeRoom(Deadline now) {
+  absl::erase_if(buckets_, [&](const auto& item) { return filledTokens(item.second, now) >= 1; });
+  if (buckets_.size() >= MostBuckets) {
+    buckets_.clear();
+  }
 }
 
 }  // namespace idempotency

@@ -12,8 +12,8 @@
 namespace idempotency {
 
 // How many new keys each tenant may bring to this process per second: a bucket of tokens for each
-// tenant, full at one second's worth. Bounded in memory: a full bucket says nothing and is
-// forgotten first. Any thread.
+// tenant, full at one second's worth. Bounded in memory: who is not over his rate is forgotten
+// first, and so gets a full bucket again. Any thread.
 class KeyRate {
 public:
   // None: no limit.
@@ -29,7 +29,8 @@ private:
     Deadline filled{};
   };
   double filledTokens(const Bucket& bucket, Deadline now) const;
-  void forgetFull(Deadline now);
+  // With the lock held. Never long: afterwards there is room for as many again as were forgotten.
+  void makeRoom(Deadline now);
 
   const std::optional<uint32_t> per_second_;
   std::mutex mutex_;

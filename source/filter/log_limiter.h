@@ -25,7 +25,8 @@ public:
 
 private:
   const std::chrono::seconds interval_;
-  std::atomic<std::chrono::steady_clock::duration> next_{std::chrono::steady_clock::duration::min()};
+  std::atomic<std::chrono::steady_clock::duration> next_{
+      std::chrono::steady_clock::duration::min()};
   std::atomic<uint64_t> kept_back_{0};
 };
 

@@ -69,9 +69,10 @@ void MaintenanceLog::onReaped(const MaintenanceResult& result) {
   stats_.count(&Stats::given_up, result.to_failed);
   stats_.count(&Stats::ttl_pruned, result.expired + result.deleted);
   if (result.to_failed > 0) {
-    envoy::log(envoy::LogLevel::Warn,
-               fmt::format("idempotency: {} unknown outcomes were given up at the end of their life",
-                           result.to_failed));
+    envoy::log(
+        envoy::LogLevel::Warn,
+        fmt::format("idempotency: {} unknown outcomes were given up at the end of their life",
+                    result.to_failed));
   }
 }
 

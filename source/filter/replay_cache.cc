@@ -18,10 +18,10 @@ uint64_t sizeOf(const FieldList& fields) {
 // What an entry costs; the identity is kept twice, in the list and in the index.
 uint64_t sizeOf(const Identity& identity, const CompletedRecord& record) {
   constexpr uint64_t Bookkeeping = sizeof(CompletedRecord) + 2 * sizeof(Identity) + 128;
-  return Bookkeeping + 2 * (identity.tenant.size() + identity.operation.size() +
-                            identity.key.size()) +
-         record.fingerprint.size() + record.response.body.size() +
-         sizeOf(record.response.headers) + sizeOf(record.response.trailers);
+  return Bookkeeping +
+         2 * (identity.tenant.size() + identity.operation.size() + identity.key.size()) +
+         record.fingerprint.size() + record.response.body.size() + sizeOf(record.response.headers) +
+         sizeOf(record.response.trailers);
 }
 
 }  // namespace

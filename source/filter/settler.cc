@@ -82,15 +82,14 @@ void Settler::write(const EntryPtr& entry, Deadline now) {
   const Deadline deadline =
       std::min(std::max(now + store_timeout_, entry->request.report_by), entry->request.until);
   auto done = [this, entry](const WriteResult& result) { onResult(entry, result); };
-  std::visit(Overloaded{
-                 [&](const UnknownRequest& request) { store_.markUnknown(request, deadline, done); },
-                 [&](const CompleteRequest& request) { store_.complete(request, deadline, done); },
-                 [&](const FailRequest& request) { store_.fail(request, deadline, done); },
-                 [&](const ReleaseRequest& request) {
-                   store_.release(request.claim, deadline, done);
-                 },
-             },
-             entry->request.ending);
+  std::visit(
+      Overloaded{
+          [&](const UnknownRequest& request) { store_.markUnknown(request, deadline, done); },
+          [&](const CompleteRequest& request) { store_.complete(request, deadline, done); },
+          [&](const FailRequest& request) { store_.fail(request, deadline, done); },
+          [&](const ReleaseRequest& request) { store_.release(request.claim, deadline, done); },
+      },
+      entry->request.ending);
 }
 
 void Settler::onResult(const EntryPtr& entry, const WriteResult& result) {

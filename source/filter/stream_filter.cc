@@ -285,25 +285,23 @@ void StreamFilter::askToClaim(std::optional<ReclaimFrom> from) {
   request.on_lease_expired = policy_->on_lease_expired;
   request.from = from;
   request.tenant_live_keys = backend().settings().limits.tenant_live_keys;
-  backend().store().claim(
-      std::move(request), asked_ + timeoutOf(backend().settings().store),
-      [this, mail = mailbox(), question = ++question_](ClaimResult result) {
-        mail->post([this, question, result = std::move(result)]() mutable {
-          onClaimResult(question, std::move(result));
-        });
-      });
+  backend().store().claim(std::move(request), asked_ + timeoutOf(backend().settings().store),
+                          [this, mail = mailbox(), question = ++question_](ClaimResult result) {
+                            mail->post([this, question, result = std::move(result)]() mutable {
+                              onClaimResult(question, std::move(result));
+                            });
+                          });
 }
 
 void StreamFilter::askToLookUp() {
   state_ = State::Asking;
   asked_ = steady_clock::now();
-  backend().store().lookUp(
-      identity_, asked_ + timeoutOf(backend().settings().store),
-      [this, mail = mailbox(), question = ++question_](LookUpResult result) {
-        mail->post([this, question, result = std::move(result)]() mutable {
-          onLookUpResult(question, std::move(result));
-        });
-      });
+  backend().store().lookUp(identity_, asked_ + timeoutOf(backend().settings().store),
+                           [this, mail = mailbox(), question = ++question_](LookUpResult result) {
+                             mail->post([this, question, result = std::move(result)]() mutable {
+                               onLookUpResult(question, std::move(result));
+                             });
+                           });
 }
 
 void StreamFilter::onClaimResult(uint64_t question, ClaimResult result) {
@@ -354,8 +352,8 @@ void StreamFilter::resume(const StoreResult& result) {
 StreamFilter::Verdict StreamFilter::judge(const StoreResult& result) {
   ClaimFacts facts;
   if (waits_since_ != Deadline{}) {
-    facts.waited = std::chrono::duration_cast<std::chrono::milliseconds>(steady_clock::now() -
-                                                                         waits_since_);
+    facts.waited =
+        std::chrono::duration_cast<std::chrono::milliseconds>(steady_clock::now() - waits_since_);
   }
   const Decision decision = decide(*policy_, facts, result);
   if (std::holds_alternative<RecordFound>(result)) {
@@ -384,8 +382,8 @@ StreamFilter::Verdict StreamFilter::apply(const Decision& decision) {
 
 StreamFilter::Verdict StreamFilter::reclaim(const Reclaim& again) {
   if (++reclaims_ > MostReclaims) {
-    answer(*policy_, Answer{.problem = Problem::InProgress,
-                            .retry_after = policy_->in_flight.retry_after});
+    answer(*policy_,
+           Answer{.problem = Problem::InProgress, .retry_after = policy_->in_flight.retry_after});
     return Verdict::Hold;
   }
   askToClaim(ReclaimFrom{again.from_state, again.from_attempt});
@@ -423,14 +421,14 @@ StreamFilter::Verdict StreamFilter::wait(const Wait& hold) {
   }
   state_ = State::Waiting;
   const uint64_t question = ++question_;
-  ticket_ = backend().waiters().add(
-      identity_, seen_attempt_, now, now + hold.at_most, [this, mail = mailbox(), question] {
-        mail->post([this, question] {
-          if (state_ == State::Waiting && question == question_) {
-            onWoken();
-          }
-        });
-      });
+  ticket_ = backend().waiters().add(identity_, seen_attempt_, now, now + hold.at_most,
+                                    [this, mail = mailbox(), question] {
+                                      mail->post([this, question] {
+                                        if (state_ == State::Waiting && question == question_) {
+                                          onWoken();
+                                        }
+                                      });
+                                    });
   return Verdict::Hold;
 }
 
@@ -738,12 +736,11 @@ void StreamFilter::settleAndHold(const StoreAction& action, const ResponseFacts&
   const std::string error = action.kind == StoreActionKind::Fail
                                 ? fmt::format("status_{}", response.judged_status)
                                 : errorWord(stream());
-  backend().settle(claim, endingOf(claim, action, response, std::move(bytes), error),
-                   std::move(completed),
-                   [this, mail = mailbox(), question = ++question_](Settled settled,
-                                                                    const std::string&) {
-                     mail->post([this, question, settled] { onSettled(question, settled); });
-                   });
+  backend().settle(
+      claim, endingOf(claim, action, response, std::move(bytes), error), std::move(completed),
+      [this, mail = mailbox(), question = ++question_](Settled settled, const std::string&) {
+        mail->post([this, question, settled] { onSettled(question, settled); });
+      });
 }
 
 void StreamFilter::onSettled(uint64_t question, Settled settled) {

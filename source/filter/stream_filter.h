@@ -128,25 +128,25 @@ private:
 
   const ModuleConfig& config_;  // Envoy keeps it alive longer than its streams.
   State state_ = State::Passing;
-  bool entered_ = false;        // Counted among the requests in flight.
-  bool fail_open_ = false;      // Runs unprotected.
-  bool own_reply_ = false;      // The local reply that comes is ours.
-  bool via_upstream_ = false;   // A response of the upstream has begun.
-  bool local_reply_ = false;    // Somebody else answered in its place.
-  bool headers_gone_ = false;   // The response's headers are on their way to the client.
-  bool record_stays_ = false;   // After settling: there is a record, with an end of its life.
-  bool took_token_ = false;     // Of the tenant's key rate.
-  uint64_t question_ = 0;       // Numbers what was asked; late answers to older ones are dropped.
+  bool entered_ = false;       // Counted among the requests in flight.
+  bool fail_open_ = false;     // Runs unprotected.
+  bool own_reply_ = false;     // The local reply that comes is ours.
+  bool via_upstream_ = false;  // A response of the upstream has begun.
+  bool local_reply_ = false;   // Somebody else answered in its place.
+  bool headers_gone_ = false;  // The response's headers are on their way to the client.
+  bool record_stays_ = false;  // After settling: there is a record, with an end of its life.
+  bool took_token_ = false;    // Of the tenant's key rate.
+  uint64_t question_ = 0;      // Numbers what was asked; late answers to older ones are dropped.
   uint32_t reclaims_ = 0;
 
   std::shared_ptr<const Policy> policy_;
   RequestReading request_;
   Identity identity_;
   Fingerprint fingerprint_{};
-  Deadline asked_{};          // When the store was last asked.
-  Deadline waits_since_{};    // Begin of the first wait.
-  Attempt asking_ = 0;        // The attempt of a claim whose fate we do not know yet.
-  uint64_t ticket_ = 0;       // Among the waiters.
+  Deadline asked_{};                     // When the store was last asked.
+  Deadline waits_since_{};               // Begin of the first wait.
+  Attempt asking_ = 0;                   // The attempt of a claim whose fate we do not know yet.
+  uint64_t ticket_ = 0;                  // Among the waiters.
   std::optional<StoreTime> expires_at_;  // Of the record that is there.
   std::shared_ptr<const CompletedRecord> completed_;  // What a replay sends.
   std::string recovery_point_;

@@ -25,8 +25,8 @@ bool hasChanged(const LookUpResult& result, Attempt seen) {
     return false;
   }
   const auto* record = std::get_if<Record>(&result);
-  return record == nullptr || record->state != RecordState::InProgress ||
-         record->attempt != seen || !record->lease_alive;
+  return record == nullptr || record->state != RecordState::InProgress || record->attempt != seen ||
+         !record->lease_alive;
 }
 
 }  // namespace
@@ -57,7 +57,8 @@ void Waiters::remove(Ticket ticket) {
     return;
   }
   const auto group = groups_.find(found->second);
-  take(group->second, [&](const Waiter& waiter) { return waiter.ticket == ticket; }, taken);
+  take(
+      group->second, [&](const Waiter& waiter) { return waiter.ticket == ticket; }, taken);
   if (group->second.waiters.empty() && !group->second.polling) {
     groups_.erase(group);
   }
@@ -71,7 +72,8 @@ void Waiters::wakeAll(const Identity& identity) {
     if (group == groups_.end()) {
       return;
     }
-    take(group->second, [](const Waiter&) { return true; }, taken);
+    take(
+        group->second, [](const Waiter&) { return true; }, taken);
     if (!group->second.polling) {
       groups_.erase(group);
     }
@@ -92,7 +94,8 @@ Deadline Waiters::onTime(Deadline now) {
     const std::lock_guard lock(mutex_);
     for (auto item = groups_.begin(); item != groups_.end();) {
       Group& group = item->second;
-      take(group, [&](const Waiter& waiter) { return waiter.until <= now; }, late);
+      take(
+          group, [&](const Waiter& waiter) { return waiter.until <= now; }, late);
       if (group.waiters.empty() && !group.polling) {
         item = groups_.erase(item);
         continue;
@@ -132,7 +135,8 @@ void Waiters::onFound(const Identity& identity, Deadline asked, const LookUpResu
       return;
     }
     Group& group = found->second;
-    take(group, [&](const Waiter& waiter) { return hasChanged(result, waiter.seen); }, taken);
+    take(
+        group, [&](const Waiter& waiter) { return hasChanged(result, waiter.seen); }, taken);
     group.polling = false;
     group.interval = std::min(group.interval * 2, LongestInterval);
     group.next_poll = std::chrono::steady_clock::now() + group.interval;
@@ -146,8 +150,9 @@ void Waiters::onFound(const Identity& identity, Deadline asked, const LookUpResu
 
 template <class Condition>
 void Waiters::take(Group& group, Condition condition, std::vector<Waiter>& taken) {
-  const auto first = std::stable_partition(group.waiters.begin(), group.waiters.end(),
-                                           [&](const Waiter& waiter) { return !condition(waiter); });
+  const auto first =
+      std::stable_partition(group.waiters.begin(), group.waiters.end(),
+                            [&](const Waiter& waiter) { return !condition(waiter); });
   for (auto waiter = first; waiter != group.waiters.end(); ++waiter) {
     identities_.erase(waiter->ticket);
     taken.push_back(std::move(*waiter));

@@ -35,7 +35,7 @@ constexpr std::array<std::string_view, 18> NeverStored = {
 static_assert(std::is_sorted(NeverStored.begin(), NeverStored.end()));
 
 constexpr std::array OwnResponseHeaders = {ReplayedHeader, ExpiresHeader, StoredHeader,
-                                            EnforcedHeader};
+                                           EnforcedHeader};
 
 std::string_view trim(std::string_view text) {
   const size_t first = text.find_first_not_of(" \t");

@@ -228,6 +228,20 @@ constexpr Row Rows[] = {
      R"("message":"The idempotency policy of this operation contradicts itself. )"
      R"(The request was not processed.",)"
      R"("doc_url":"https://d.example/i#idempotency_config_invalid"}})"},
+    {Problem::UpgradeRefused, 400, 3,
+     R"({"type":"https://d.example/i#idempotency_upgrade_refused",)"
+     R"("title":"Upgrade with an Idempotency-Key is not supported",)"
+     R"("status":400,)"
+     R"("detail":"The request asks for another protocol on its connection, whose answer could )"
+     R"(not be replayed. )"
+     R"(The request was not processed.",)"
+     R"("code":"idempotency_upgrade_refused"})",
+     R"({"error":{"type":"invalid_request_error",)"
+     R"("code":"idempotency_upgrade_refused",)"
+     R"("message":"The request asks for another protocol on its connection, whose answer could )"
+     R"(not be replayed. )"
+     R"(The request was not processed.",)"
+     R"("doc_url":"https://d.example/i#idempotency_upgrade_refused"}})"},
 };
 
 constexpr const char* DocsUrl = "https://d.example/i";

@@ -102,12 +102,11 @@ TEST(ExposeTest, ResponseWithoutCorsIsLeftAlone) {
 TEST(ExposeTest, ResponseWithCorsExposesTheFiltersHeaders) {
   FieldList headers = {{"access-control-allow-origin", "https://a.example"}};
   exposeOwnHeaders(headers);
-  EXPECT_THAT(
-      headers,
-      ElementsAre(Pair("access-control-allow-origin", "https://a.example"),
-                  Pair("access-control-expose-headers",
-                       "idempotent-replayed, idempotency-key-expires, idempotency-stored, "
-                       "idempotency-enforced")));
+  EXPECT_THAT(headers,
+              ElementsAre(Pair("access-control-allow-origin", "https://a.example"),
+                          Pair("access-control-expose-headers",
+                               "idempotent-replayed, idempotency-key-expires, idempotency-stored, "
+                               "idempotency-enforced")));
 }
 
 TEST(ExposeTest, ListIsExtendedByWhatIsNotThere) {
@@ -116,7 +115,8 @@ TEST(ExposeTest, ListIsExtendedByWhatIsNotThere) {
             "idempotency-enforced");
   EXPECT_EQ(exposedWithOwnHeaders("*"), std::nullopt);
   EXPECT_EQ(
-      exposedWithOwnHeaders("Idempotent-Replayed, idempotency-key-expires, Idempotency-Stored"),
+      exposedWithOwnHeaders("Idempotent-Replayed, idempotency-key-expires, Idempotency-Stored, "
+                            "idempotency-enforced"),
       std::nullopt);
 }
 

@@ -1,0 +1,145 @@
+// The small parts of the filter: rate, labels, hash, redirects, log limiter.
+#include <chrono>
+#include <string>
+#include <vector>
+
+#include "gtest/gtest.h"
+
+#include "source/filter/key_hash.h"
+#include "source/filter/key_rate.h"
+#include "source/filter/log_limiter.h"
+#include "source/filter/redirects.h"
+#include "source/filter/tenant_labels.h"
+
+namespace idempotency {
+namespace {
+
+using namespace std::chrono_literals;
+
+const Deadline Start{1000h};
+
+TEST(KeyRateTest, LetsThroughAsManyAsASecondHasAndThenOneByOne) {
+  KeyRate rate(10);
+  for (int i = 0; i < 10; ++i) {
+    EXPECT_TRUE(rate.take("acme", Start)) << i;
+  }
+  EXPECT_FALSE(rate.take("acme", Start));
+  EXPECT_FALSE(rate.take("acme", Start + 99ms));
+  EXPECT_TRUE(rate.take("acme", Start + 201ms));
+  EXPECT_TRUE(rate.take("acme", Start + 202ms));
+  EXPECT_FALSE(rate.take("acme", Start + 203ms));
+}
+
+TEST(KeyRateTest, TenantsDoNotShare) {
+  KeyRate rate(1);
+  EXPECT_TRUE(rate.take("a", Start));
+  EXPECT_FALSE(rate.take("a", Start));
+  EXPECT_TRUE(rate.take("b", Start));
+}
+
+TEST(KeyRateTest, TokenGivenBackCanBeUsedAgainButAddsNothing) {
+  KeyRate rate(1);
+  EXPECT_TRUE(rate.take("a", Start));
+  rate.giveBack("a");
+  rate.giveBack("a");
+  EXPECT_TRUE(rate.take("a", Start));
+  EXPECT_FALSE(rate.take("a", Start));
+  rate.giveBack("stranger");
+}
+
+TEST(KeyRateTest, ManyTenantsAreForgottenButNotWhoIsOverHisRate) {
+  KeyRate rate(2);
+  EXPECT_TRUE(rate.take("busy", Start));
+  EXPECT_TRUE(rate.take("busy", Start));
+  for (int i = 0; i < 30'000; ++i) {
+    EXPECT_TRUE(rate.take(std::to_string(i), Start));
+  }
+  EXPECT_FALSE(rate.take("busy", Start));
+}
+
+TEST(KeyRateTest, NoLimit) {
+  KeyRate rate(std::nullopt);
+  for (int i = 0; i < 1000; ++i) {
+    EXPECT_TRUE(rate.take("a", Start));
+  }
+}
+
+TEST(TenantLabelsTest, TenantGetsItsNameWhenItShowsUpOften) {
+  TenantLabels labels;
+  for (size_t i = 1; i < TenantLabels::EventsForAName; ++i) {
+    EXPECT_EQ(labels.labelFor("acme"), "other");
+  }
+  EXPECT_EQ(labels.labelFor("acme"), "acme");
+  EXPECT_EQ(labels.labelFor("acme"), "acme");
+  EXPECT_EQ(labels.labelFor(""), "none");
+}
+
+TEST(TenantLabelsTest, NamesAreBounded) {
+  TenantLabels labels;
+  size_t named = 0;
+  for (int tenant = 0; tenant < 300; ++tenant) {
+    const std::string name = "tenant-" + std::to_string(tenant);
+    for (int i = 0; i < 20; ++i) {
+      labels.labelFor(name);
+    }
+    named += labels.labelFor(name) == name ? 1 : 0;
+  }
+  EXPECT_EQ(named, TenantLabels::MostNames);
+  // A flood of strangers takes no name away.
+  for (int i = 0; i < 50'000; ++i) {
+    labels.labelFor("stranger-" + std::to_string(i));
+  }
+  EXPECT_EQ(labels.labelFor("tenant-0"), "tenant-0");
+}
+
+TEST(KeyHashTest, TellsIdentitiesApartAndShowsNoKey) {
+  const std::string hash = keyHash({"acme", "pay", "0123456789abcdef"});
+  EXPECT_EQ(hash.size(), 16u);
+  EXPECT_EQ(hash, keyHash({"acme", "pay", "0123456789abcdef"}));
+  EXPECT_NE(hash, keyHash({"acme", "pay", "0123456789abcdeg"}));
+  EXPECT_NE(hash, keyHash({"acme2", "pay", "0123456789abcdef"}));
+  EXPECT_NE(hash, keyHash({"acme", "refund", "0123456789abcdef"}));
+  EXPECT_NE(keyHash({"ab", "c", "k"}), keyHash({"a", "bc", "k"}));
+  EXPECT_EQ(hash.find("0123456789"), std::string::npos);
+}
+
+HeldClaim held(Attempt attempt) {
+  HeldClaim claim;
+  claim.ref = {{"acme", "pay", "key"}, attempt};
+  return claim;
+}
+
+TEST(RedirectsTest, ClaimIsTakenOnceByItsAttempt) {
+  Redirects redirects([](const HeldClaim&) { FAIL() << "nothing is lost"; });
+  EXPECT_TRUE(redirects.empty());
+  redirects.give(held(7), Start);
+  EXPECT_FALSE(redirects.empty());
+  EXPECT_FALSE(redirects.take(8).has_value());
+  EXPECT_FALSE(redirects.take(0).has_value());
+  EXPECT_EQ(redirects.take(7)->ref.attempt, 7);
+  EXPECT_FALSE(redirects.take(7).has_value());
+  EXPECT_TRUE(redirects.empty());
+}
+
+TEST(RedirectsTest, ClaimThatNobodyTakesIsLost) {
+  std::vector<Attempt> lost;
+  Redirects redirects([&](const HeldClaim& claim) { lost.push_back(claim.ref.attempt); });
+  redirects.give(held(7), Start);
+  EXPECT_EQ(redirects.onTime(Start), Start + 5s);
+  EXPECT_TRUE(lost.empty());
+  EXPECT_EQ(redirects.onTime(Start + 5s), Deadline::max());
+  EXPECT_EQ(lost, std::vector<Attempt>{7});
+  EXPECT_FALSE(redirects.take(7).has_value());
+}
+
+TEST(LogLimiterTest, OneLineForEachInterval) {
+  LogLimiter limiter(10s);
+  EXPECT_EQ(limiter.admit(Start), 0u);
+  EXPECT_EQ(limiter.admit(Start + 1s), std::nullopt);
+  EXPECT_EQ(limiter.admit(Start + 9s), std::nullopt);
+  EXPECT_EQ(limiter.admit(Start + 10s), 2u);
+  EXPECT_EQ(limiter.admit(Start + 20s), 0u);
+}
+
+}  // namespace
+}  // namespace idempotency
