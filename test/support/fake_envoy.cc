@@ -193,9 +193,11 @@ raw::MetricResult Config::define(const char* kind, raw::Bytes name, const raw::B
 }
 
 raw::MetricResult Config::change(const char* kind, size_t id, const raw::Bytes* values,
-                                 size_t count, int64_t delta, bool absolute) {
-  const bool own_thread = std::this_thread::get_id() == main_thread_;
-  if (!own_thread && (count > 0 || std::string_view(kind) == "histogram")) {
+                                 size_t count, int64_t delta, bool absolute, Through through) {
+  // A stream is used on its worker alone; Stream::of() sees to that.
+  const bool envoy_thread =
+      through == Through::Stream || std::this_thread::get_id() == main_thread_;
+  if (!envoy_thread && (count > 0 || std::string_view(kind) == "histogram")) {
     ADD_FAILURE() << "labelled metric or histogram from a foreign thread: Envoy would crash";
   }
   const auto group = metrics_.find(std::string(kind) + (count > 0 ? ":labelled" : ":plain"));
@@ -988,16 +990,18 @@ MetricResult envoy_dynamic_module_callback_http_filter_config_define_histogram(
 }
 
 // The five changes of a metric, through a stream and through a config.
-#define METRIC_CHANGE(name, kind, delta, absolute)                                                 \
-  MetricResult envoy_dynamic_module_callback_http_filter_##name(                                   \
-      StreamPtr stream, size_t id, const Bytes* labels, size_t count, uint64_t value) {            \
-    LIVE_STREAM(MetricResult::UnknownId)                                                           \
-    return s->config.change(kind, id, labels, count, delta static_cast<int64_t>(value), absolute); \
-  }                                                                                                \
-  MetricResult envoy_dynamic_module_callback_http_filter_config_##name(                            \
-      ConfigPtr config, size_t id, const Bytes* labels, size_t count, uint64_t value) {            \
-    LIVE_CONFIG(MetricResult::UnknownId)                                                           \
-    return c->change(kind, id, labels, count, delta static_cast<int64_t>(value), absolute);        \
+#define METRIC_CHANGE(name, kind, delta, absolute)                                                \
+  MetricResult envoy_dynamic_module_callback_http_filter_##name(                                  \
+      StreamPtr stream, size_t id, const Bytes* labels, size_t count, uint64_t value) {           \
+    LIVE_STREAM(MetricResult::UnknownId)                                                          \
+    return s->config.change(kind, id, labels, count, delta static_cast<int64_t>(value), absolute, \
+                            fake::Config::Through::Stream);                                       \
+  }                                                                                               \
+  MetricResult envoy_dynamic_module_callback_http_filter_config_##name(                           \
+      ConfigPtr config, size_t id, const Bytes* labels, size_t count, uint64_t value) {           \
+    LIVE_CONFIG(MetricResult::UnknownId)                                                          \
+    return c->change(kind, id, labels, count, delta static_cast<int64_t>(value), absolute,        \
+                     fake::Config::Through::Config);                                              \
   }
 
 METRIC_CHANGE(increment_counter, "counter", +, false)

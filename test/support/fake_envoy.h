@@ -127,8 +127,9 @@ public:
   };
   raw::MetricResult define(const char* kind, raw::Bytes name, const raw::Bytes* labels,
                            size_t count, size_t* id);
+  enum class Through { Stream, Config };
   raw::MetricResult change(const char* kind, size_t id, const raw::Bytes* values, size_t count,
-                           int64_t delta, bool absolute);
+                           int64_t delta, bool absolute, Through through);
   std::thread::id mainThread() const { return main_thread_; }
 
 private:
