@@ -162,12 +162,7 @@ Backend::Backend(BackendSettings settings, OpenedStore opened)
   });
   heartbeat_ = Heartbeat::create(*opened_.store, observer);
   std::vector<std::shared_ptr<TimedTask>> tasks = {heartbeat_, settler_, waiters_, redirects_};
-  tasks.push_back(std::make_shared<GaugeTask>([this] {
-    stats_.set(&Stats::waiting, waiters_->size());
-    stats_.set(&Stats::settling, settler_->size());
-    stats_.set(&Stats::cache_bytes, cache_.bytes());
-    stats_.set(&Stats::cache_entries, cache_.entries());
-  }));
+  tasks.push_back(std::make_shared<GaugeTask>([this] { showStatus(); }));
   if (settings_.maintenance.enabled) {
     MaintainerOptions options;
     options.settings = settings_.maintenance;
@@ -181,9 +176,10 @@ Backend::Backend(BackendSettings settings, OpenedStore opened)
 }
 
 Backend::~Backend() {
-  timer_.reset();       // From now on nobody has an idea of his own,
-  maintainer_.reset();  // but for giving up the lead.
-  heartbeat_.reset();
+  timer_.reset();  // From now on nobody has an idea of his own,
+  if (maintainer_ != nullptr) {
+    maintainer_->stop();  // but for giving up the lead.
+  }
   // Writes what is under way, and answers everything: to the rest, which is still there.
   opened_.store.reset();
 }
@@ -198,8 +194,8 @@ bool Backend::enter(Entry entry) {
 }
 
 void Backend::keepAlive(const HeldClaim& claim) {
-  heartbeat_->add(claim.ref, claim.policy->lease, claim.asked,
-                  [this] { stats_.count(&Stats::zombie_key); });
+  // Whoever loses his claim learns it when he settles.
+  heartbeat_->add(claim.ref, claim.policy->lease, claim.asked, [] {});
 }
 
 void Backend::settle(const HeldClaim& claim, Ending ending,
@@ -230,18 +226,30 @@ void Backend::settle(const HeldClaim& claim, Ending ending,
   settler_->settle(std::move(request), now);
 }
 
+void Backend::showStatus() {
+  const StoreStatus status = opened_.store->status();
+  stats_.set(&Stats::store_queued, status.queued);
+  stats_.set(&Stats::store_queued_bytes, status.queued_bytes);
+  stats_.set(&Stats::store_refuses, status.refuses ? 1 : 0);
+  stats_.count(&Stats::store_batches, status.batches - shown_.batches);
+  stats_.count(&Stats::store_operations, status.operations - shown_.operations);
+  shown_ = status;
+  stats_.set(&Stats::waiting, waiters_->size());
+  stats_.set(&Stats::settling, settler_->size());
+  stats_.set(&Stats::cache_bytes, cache_.bytes());
+  stats_.set(&Stats::cache_entries, cache_.entries());
+}
+
 void Backend::onReport(Settled settled, const std::string& reason) {
   switch (settled) {
     case Settled::Done:
       return;
     case Settled::Fenced:
-      stats_.count(&Stats::zombie_key);
-      break;
+      return stats_.count(&Stats::zombie_key);
     case Settled::NotYet:
     case Settled::Never:
-      break;
+      return onStoreError("the end of a request was not stored", reason);
   }
-  onStoreError("the end of a request was not stored", reason);
 }
 
 void Backend::onStoreError(std::string_view what, std::string_view reason) {

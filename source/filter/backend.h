@@ -80,6 +80,8 @@ private:
   // What the last owner does.
   static void retire(Backend* backend, std::thread::id main_thread);
 
+  // Gauges, and counters that only the store knows.
+  void showStatus();
   void onReport(Settled settled, const std::string& reason);
   void onRecordPolled(const Identity& identity, const Record& record, Deadline asked);
 
@@ -90,6 +92,7 @@ private:
   KeyRate key_rate_;
   TenantLabels tenant_labels_;
   LogLimiter store_errors_;
+  StoreStatus shown_;  // The timer's thread only.
 
   // The destructor takes these apart in an order of its own.
   OpenedStore opened_;

@@ -46,6 +46,8 @@ namespace idempotency {
   X(json_rejected, "json_rejected")                   \
   X(in_flight_full, "in_flight_full")                 \
   X(store_error, "store.error")                       \
+  X(store_batches, "store.batches")                   \
+  X(store_operations, "store.operations")             \
   X(store_fail_open, "store.fail_open")               \
   X(store_late_answer, "store.late_answer")           \
   X(ended_completed, "ended.completed")               \
@@ -71,12 +73,15 @@ namespace idempotency {
   X(tenant_key_misuses, "tenant.key_misuses", "tenant")
 
 // X(member, name).
-#define IDEMPOTENCY_GAUGES(X)   \
-  X(in_flight, "in_flight")     \
-  X(waiting, "waiting")         \
-  X(settling, "settling")       \
-  X(leader, "leader")           \
-  X(cache_bytes, "cache.bytes") \
+#define IDEMPOTENCY_GAUGES(X)                 \
+  X(store_queued, "store.queued")             \
+  X(store_queued_bytes, "store.queued_bytes") \
+  X(store_refuses, "store.refuses")           \
+  X(in_flight, "in_flight")                   \
+  X(waiting, "waiting")                       \
+  X(settling, "settling")                     \
+  X(leader, "leader")                         \
+  X(cache_bytes, "cache.bytes")               \
   X(cache_entries, "cache.entries")
 
 // X(member, name). Microseconds.

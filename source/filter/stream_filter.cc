@@ -593,8 +593,15 @@ envoy::HeadersAction StreamFilter::onResponseHeaders(bool end) {
   }
   removeForged(stream().responseHeaders(),
                {ReplayedHeader, ExpiresHeader, StoredHeader, EnforcedHeader});
-  if (local_reply_ || !isFromUpstream(stream())) {
-    return holdUnanswered();
+  if (local_reply_) {
+    settleUnanswered();
+    return envoy::HeadersAction::StopIteration;
+  }
+  if (!isFromUpstream(stream())) {
+    // Another filter's own response, of any length: nothing to hold it for.
+    settleUnanswered();
+    state_ = State::Passing;
+    return envoy::HeadersAction::Continue;
   }
   via_upstream_ = true;
   upstream_status_ = statusOf(stream());
@@ -675,11 +682,10 @@ envoy::LocalReplyAction StreamFilter::onLocalReply(uint32_t /*code*/, std::strin
 }
 
 // No response of the upstream, or only a part of one: Envoy, or another filter, answers.
-envoy::HeadersAction StreamFilter::holdUnanswered() {
+void StreamFilter::settleUnanswered() {
   const StreamFacts facts = streamFacts(stream(), via_upstream_, false);
   const ResponseFacts response = cutResponse(facts);
   settleAndHold(storeAction(*policy_, classify(facts), response), response, std::nullopt);
-  return envoy::HeadersAction::StopIteration;
 }
 
 ResponseFacts StreamFilter::cutResponse(const StreamFacts& facts) const {

@@ -103,7 +103,7 @@ private:
   void replay();
 
   // --- The response
-  envoy::HeadersAction holdUnanswered();
+  void settleUnanswered();
   void finishResponse(envoy::Within within);
   void overflow();
   // Writes how the attempt ended and holds the answer until that is done.

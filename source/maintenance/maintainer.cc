@@ -47,9 +47,14 @@ Maintainer::Maintainer(MaintenanceStore& store, MaintainerOptions options,
       random_(std::move(random)),
       lead_interval_(leadInterval(options_.settings)) {}
 
-Maintainer::~Maintainer() {
-  // No lock: nobody else has us any more.
-  if (leader_) {
+void Maintainer::stop() {
+  bool leader = false;
+  {
+    const std::lock_guard lock(mutex_);
+    leader = std::exchange(leader_, false);
+    stopped_ = true;
+  }
+  if (leader) {
     store_.lead(options_.owner, milliseconds(0),
                 std::chrono::steady_clock::now() + options_.timeout, [](const Leadership&) {});
   }
@@ -166,9 +171,14 @@ void Maintainer::start(MaintenanceJob job, Deadline now, Deadline leads_until) {
 
 void Maintainer::onLeadership(const Leadership& leadership) {
   const bool ok = leadership.reason.empty();
-  if (!ok) {
+  bool changed = false;
+  if (ok) {
+    const std::lock_guard lock(mutex_);
+    changed = !stopped_ && std::exchange(leader_, leadership.ours) != leadership.ours;
+  } else {
     observer_->onJobFailed(MaintenanceJob::Lead, leadership.reason);
-  } else if (std::exchange(leader_, leadership.ours) != leadership.ours) {
+  }
+  if (changed) {
     observer_->onLeadership(leadership.ours);
   }
   finish({.job = MaintenanceJob::Lead, .ok = ok, .ours = leadership.ours});

@@ -39,8 +39,10 @@ public:
   static std::shared_ptr<Maintainer> create(MaintenanceStore& store, MaintainerOptions options,
                                             std::shared_ptr<MaintenanceObserver> observer,
                                             std::function<double()> random);
-  // Lets another process lead at once.
-  ~Maintainer() override;
+
+  // Lets another process lead at once. Before the store goes, when no timer calls us any more. A
+  // call that is under way may end after it; should it make us the leader, the lease runs out.
+  void stop();
 
   // TimedTask
   Deadline onTime(Deadline now) override;
@@ -85,9 +87,8 @@ private:
   Deadline lead_due_{};
   Deadline sweep_due_{};
   Deadline reap_due_{};
-
-  // As the store last said. Only its thread, and the destructor after it.
-  bool leader_ = false;
+  bool leader_ = false;  // As the store last said.
+  bool stopped_ = false;
 };
 
 }  // namespace idempotency

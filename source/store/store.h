@@ -121,6 +121,15 @@ using LookUpResult = std::variant<Unavailable, Absent, Record>;
 // One result per claim, in the order of the request: Done = extended.
 using ExtendResult = std::vector<WriteResult>;
 
+// What goes on inside a store, for statistics.
+struct StoreStatus {
+  uint64_t queued = 0;  // Operations that wait or are under way.
+  uint64_t queued_bytes = 0;
+  bool refuses = false;     // It refuses at once: the database is in trouble.
+  uint64_t batches = 0;     // Sent or committed since its start.
+  uint64_t operations = 0;  // In them.
+};
+
 // The durable memory of identities. Any thread may call; no call blocks. Every callback runs
 // exactly once, on the store's own thread and never on the caller's stack: with the result, at the
 // deadline, or when the store stops. A callback must not block, nor destroy the store.
@@ -161,6 +170,9 @@ public:
 
   virtual void lookUp(Identity identity, Deadline deadline,
                       std::function<void(LookUpResult)> done) = 0;
+
+  // As it is now, or was a moment ago.
+  virtual StoreStatus status() const = 0;
 };
 
 // A fresh fencing token: uniform in 1 … 2^63 - 1, from the kernel's random source. Any thread. If

@@ -184,10 +184,8 @@ TEST_F(MaintainerTest, DeadLeaderIsFollowedWithinHalfAMinute) {
     TimeMachine first(*one.maintainer, store_);
     first.pass(20s);
     ASSERT_TRUE(one.observer->leads);
-    store_.setFailure("it dies without a word");
   }
   store_.flush();
-  store_.setFailure(std::nullopt);
   const Process two = process("two");
   TimeMachine second(*two.maintainer, store_);
   second.pass(10s);
@@ -203,6 +201,8 @@ TEST_F(MaintainerTest, LeaderThatEndsIsFollowedAtOnce) {
     TimeMachine first(*one.maintainer, store_);
     first.pass(20s);
     ASSERT_TRUE(one.observer->leads);
+    one.maintainer->stop();
+    one.maintainer->stop();
   }
   store_.flush();
   const Process two = process("two");

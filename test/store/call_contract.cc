@@ -157,6 +157,21 @@ TEST_P(StoreContractTest, StoreThatWasStuckWorksAgain) {
   EXPECT_TRUE(std::holds_alternative<Claimed>(patient.get()));
 }
 
+TEST_P(StoreContractTest, StatusTellsWhatWaitsAndWhatWasDone) {
+  mustClaim(identity("first"));
+  EXPECT_TRUE(eventually([&] { return store().status().operations >= 1; }));
+  EXPECT_GE(store().status().batches, 1U);
+  EXPECT_FALSE(store().status().refuses);
+  EXPECT_TRUE(eventually([&] { return store().status().queued == 0; }));
+  rig_->block();
+  Answer<ClaimResult> waits;
+  store().claim(claimRequest(identity("second")), soon(), waits.callback());
+  EXPECT_TRUE(eventually([&] { return store().status().queued == 1; }));
+  rig_->unblock();
+  EXPECT_TRUE(std::holds_alternative<Claimed>(waits.get()));
+  EXPECT_TRUE(eventually([&] { return store().status().queued == 0; }));
+}
+
 // --- Abandoned claims
 
 TEST_P(StoreContractTest, ClaimAbandonedBeforeItsAnswerIsNobodys) {

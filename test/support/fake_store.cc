@@ -354,6 +354,16 @@ void FakeStore::loseNextAnswer() {
   lose_next_answer_ = true;
 }
 
+StoreStatus FakeStore::status() const {
+  const std::lock_guard lock(mutex_);
+  StoreStatus status;
+  status.queued = operations_.size();
+  status.refuses = failure_.has_value();
+  status.batches = finished_;
+  status.operations = finished_;
+  return status;
+}
+
 uint64_t FakeStore::operations() {
   const std::lock_guard lock(mutex_);
   return posted_;

@@ -105,6 +105,7 @@ public:
               std::function<void(ExtendResult)> done) override;
   void lookUp(Identity identity, Deadline deadline,
               std::function<void(LookUpResult)> done) override;
+  StoreStatus status() const override;
 
   // MaintenanceStore
   void lead(std::string owner, std::chrono::milliseconds lease, Deadline deadline,
@@ -138,7 +139,7 @@ private:
   Deadline earliestDeadline() const;
 
   const std::shared_ptr<FakeDatabase> database_;
-  std::mutex mutex_;
+  mutable std::mutex mutex_;
   std::condition_variable changed_;
   std::deque<Operation> operations_;
   uint64_t posted_ = 0;

@@ -168,6 +168,17 @@ void PostgresStore::lookUp(Identity identity, Deadline deadline,
 
 // Background jobs are few: they need no place in the queue.
 
+StoreStatus PostgresStore::status() const {
+  const postgres::EngineStats stats = engine_.stats();
+  StoreStatus status;
+  status.queued = bound_->usedOperations();
+  status.queued_bytes = bound_->usedBytes();
+  status.refuses = stats.breaker != postgres::Breaker::State::Closed || stats.connections_up == 0;
+  status.batches = stats.batches;
+  status.operations = stats.operations;
+  return status;
+}
+
 void PostgresStore::lead(std::string owner, std::chrono::milliseconds lease, Deadline deadline,
                          std::function<void(Leadership)> done) {
   inbox_->push(std::make_unique<postgres::LeadOperation>(std::move(owner), lease, deadline,

@@ -51,6 +51,7 @@ public:
               std::function<void(ExtendResult)> done) override;
   void lookUp(Identity identity, Deadline deadline,
               std::function<void(LookUpResult)> done) override;
+  StoreStatus status() const override;
 
   // MaintenanceStore
   void lead(std::string owner, std::chrono::milliseconds lease, Deadline deadline,

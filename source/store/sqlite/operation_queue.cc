@@ -109,6 +109,16 @@ void OperationQueue::refuseWaiting(const std::function<bool(const Operation&)>& 
   waiting_ = std::move(kept);
 }
 
+StoreStatus OperationQueue::status() const {
+  const std::lock_guard lock(mutex_);
+  StoreStatus status;
+  status.queued = count_;
+  status.queued_bytes = bytes_;
+  status.batches = batches_;
+  status.operations = operations_;
+  return status;
+}
+
 void OperationQueue::stop() {
   const std::lock_guard lock(mutex_);
   stopping_ = true;
@@ -188,6 +198,8 @@ void OperationQueue::finish(size_t over) {
     waiting_.push_front(std::move(running_.back()));
     running_.pop_back();
   }
+  batches_ += running_.empty() ? 0 : 1;
+  operations_ += running_.size();
   std::move(running_.begin(), running_.end(), std::back_inserter(over_));
   running_.clear();
   store_changed_.notify_one();

@@ -31,6 +31,7 @@ public:
   // From now on everything new is refused. What an attempt has to write is still carried out, for a
   // short while.
   void stop();
+  StoreStatus status() const;
 
   // --- I/O thread
   // Waits for operations and makes a batch of them. Empty: stopped, and nothing is left to do.
@@ -72,6 +73,8 @@ private:
   absl::flat_hash_map<Attempt, Operation*> claims_;  // That are waiting or running.
   size_t count_ = 0;                                 // Of waiting and running.
   size_t bytes_ = 0;
+  uint64_t batches_ = 0;     // That came to an end.
+  uint64_t operations_ = 0;  // In them.
   // No deadline of waiting and running operations is earlier.
   Deadline earliest_ = Deadline::max();
   bool answering_ = false;

@@ -140,6 +140,10 @@ void SqliteStore::lookUp(Identity identity, Deadline deadline,
                                                    std::move(done)));
 }
 
+StoreStatus SqliteStore::status() const {
+  return queue_->status();
+}
+
 void SqliteStore::lead(std::string owner, std::chrono::milliseconds lease, Deadline deadline,
                        std::function<void(Leadership)> done) {
   const size_t bytes = owner.size();
