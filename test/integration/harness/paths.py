@@ -6,8 +6,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[3]
 CACHE = ROOT / ".cache"
 EXAMPLES = ROOT / "examples"
-# `bazel build --config=opt` as test/run calls it leaves the module here.
-MODULE = CACHE / "bazel-opt" / "bin" / "source" / "libidempotency.so"
+# `bazel build --config=opt` as test/run calls it leaves its files here.
+_BUILT = CACHE / "bazel-opt" / "bin"
 
 
 def _versions() -> dict[str, str]:
@@ -46,9 +46,15 @@ def toxiproxy_binary() -> Path:
 
 
 def module() -> Path:
-    if not MODULE.exists():
-        raise FileNotFoundError(f"{MODULE} is not built: run test/run integration")
-    return MODULE
+    return built("source/libidempotency.so")
+
+
+def built(path: str) -> Path:
+    """A file that the build made: its package and name."""
+    file = _BUILT / path
+    if not file.exists():
+        raise FileNotFoundError(f"{file} is not built: run test/run integration")
+    return file
 
 
 def _installed(path: Path) -> Path:

@@ -43,7 +43,7 @@ class Postgres:
         self._user = _unprivileged_user()
         if self._user:
             os.chown(self._folder, *self._user)
-        self._bin = _runnable_folder(workspace, major, self._user) / "bin"
+        self._bin = programs(workspace, major)
         self._databases = 0
         self._initdb()
         self.start()
@@ -145,6 +145,11 @@ class Postgres:
                 except OSError:
                     pass
         return found
+
+
+def programs(workspace: Workspace, major: int) -> Path:
+    """A server's programs where the user that runs them can reach them."""
+    return _runnable_folder(workspace, major, _unprivileged_user()) / "bin"
 
 
 def _unprivileged_user() -> tuple[int, int] | None:
