@@ -4,6 +4,8 @@ upstream, toxiproxy        a fresh one for the test
 database                   conninfo of an empty database on a shared PostgreSQL
 postgres_server(major)     a PostgreSQL of the test's own, to kill and restart
 envoy(config, version)     an Envoy with the module, as often as needed
+store_driver(conninfo)     a PostgreSQL store in a process of its own
+schema(server)             a new database with the store's schema; its name
 config                     the quickstart's configuration, on free ports, towards `upstream`
 """
 
@@ -17,6 +19,7 @@ from harness.config import EnvoyConfig
 from harness.envoy import Envoy
 from harness.postgres import Postgres
 from harness.process import Workspace
+from harness.store_driver import StoreDriver, migrate
 from harness.toxiproxy import Toxiproxy
 from harness.upstream import Upstream
 
@@ -79,6 +82,31 @@ def database(shared_postgres: Postgres) -> Iterator[str]:
     name = shared_postgres.create_database()
     yield shared_postgres.conninfo(name)
     shared_postgres.drop_database(name)
+
+
+@pytest.fixture
+def schema() -> Callable[[Postgres], str]:
+    """A new database with the store's schema in it; its name."""
+
+    def make(server: Postgres) -> str:
+        name = server.create_database()
+        migrate(server.conninfo(name))
+        return name
+
+    return make
+
+
+@pytest.fixture
+def store_driver(workspace: Workspace) -> Iterator[Callable[..., StoreDriver]]:
+    """PostgreSQL stores in processes of their own; each must end cleanly."""
+    made: list[StoreDriver] = []
+
+    def make(conninfo: str, **settings) -> StoreDriver:
+        made.append(StoreDriver(workspace, conninfo, **settings))
+        return made[-1]
+
+    yield make
+    assert [driver.stop() for driver in made] == [0] * len(made)
 
 
 @pytest.fixture

@@ -88,6 +88,15 @@ class Proxy:
         """Requests arrive, answers do not: the caller cannot know what happened."""
         self._toxic("timeout", "downstream", timeout=0)
 
+    def swallow_requests(self) -> None:
+        """Nothing arrives; connections stay open."""
+        self._toxic("timeout", "upstream", timeout=0)
+
+    def slice(self, size: int) -> None:
+        """Passes everything on in pieces of that many bytes, both ways."""
+        for stream in ("upstream", "downstream"):
+            self._toxic("slicer", stream, average_size=size, size_variation=0, delay=0)
+
     def reset_connections(self) -> None:
         """Resets every connection, old and new."""
         self._toxic("reset_peer", "upstream", timeout=0)

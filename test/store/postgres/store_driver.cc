@@ -1,0 +1,256 @@
+// A PostgresStore in a process of its own, for tests that break the server and the network around
+// it. Its settings are the first argument, a JSON object; then it reads one command a line from
+// standard input and writes one answer a line, in the order in which they come. It ends with its
+// input.
+//
+//   {"id":1,"op":"claim","key":"k","attempt":7,"deadline_ms":1000}
+//   {"id":1,"result":"claimed","attempt":7,"elapsed_ms":3}
+//
+// Times are milliseconds; attempts are the caller's, so that it knows those of lost answers.
+#include <chrono>
+#include <cstdint>
+#include <cstdio>
+#include <fmt/format.h>
+#include <iostream>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <variant>
+
+#include <simdjson.h>
+
+#include "source/store/postgres/postgres_store.h"
+
+namespace idempotency::test {
+namespace {
+
+using simdjson::dom::object;
+using std::chrono::milliseconds;
+using std::chrono::steady_clock;
+
+std::string text(const object& from, std::string_view name, std::string_view otherwise = "") {
+  std::string_view value;
+  return std::string(from[name].get(value) == simdjson::SUCCESS ? value : otherwise);
+}
+
+int64_t number(const object& from, std::string_view name, int64_t otherwise) {
+  int64_t value = 0;
+  return from[name].get(value) == simdjson::SUCCESS ? value : otherwise;
+}
+
+bool flag(const object& from, std::string_view name) {
+  bool value = false;
+  return from[name].get(value) == simdjson::SUCCESS && value;
+}
+
+// JSON; bytes beyond ASCII as characters of the same number.
+std::string jsonString(std::string_view bytes) {
+  std::string out = "\"";
+  for (const char c : bytes) {
+    const auto code = static_cast<unsigned char>(c);
+    if (c == '"' || c == '\\' || code < 0x20 || code > 0x7e) {
+      out += fmt::format("\\u{:04x}", code);
+    } else {
+      out.push_back(c);
+    }
+  }
+  return out + "\"";
+}
+
+std::string_view name(RecordState state) {
+  switch (state) {
+    case RecordState::InProgress:
+      return "in_progress";
+    case RecordState::Completed:
+      return "completed";
+    case RecordState::FailedRetryable:
+      return "failed";
+    case RecordState::Unknown:
+      return "unknown";
+    case RecordState::Expired:
+      return "expired";
+  }
+  return "no such state";
+}
+
+std::string_view name(WriteOutcome outcome) {
+  switch (outcome) {
+    case WriteOutcome::Unavailable:
+      return "unavailable";
+    case WriteOutcome::InDoubt:
+      return "in_doubt";
+    case WriteOutcome::Fenced:
+      return "fenced";
+    case WriteOutcome::Done:
+      return "done";
+  }
+  return "no such outcome";
+}
+
+std::string_view name(postgres::Breaker::State state) {
+  switch (state) {
+    case postgres::Breaker::State::Closed:
+      return "closed";
+    case postgres::Breaker::State::Open:
+      return "open";
+    case postgres::Breaker::State::HalfOpen:
+      return "half_open";
+  }
+  return "no such state";
+}
+
+// The members of an answer, as JSON.
+std::string told(std::string_view result, const std::string& reason) {
+  return fmt::format(R"("result":"{}","reason":{})", result, jsonString(reason));
+}
+std::string told(const Record& record, std::string_view result) {
+  return fmt::format(R"("result":"{}","state":"{}","attempt":{},"response":{})", result,
+                     name(record.state), record.attempt, jsonString(record.response.value_or("")));
+}
+std::string describe(const Unavailable& result) {
+  return told("unavailable", result.reason);
+}
+std::string describe(const InDoubt& result) {
+  return told("in_doubt", result.reason);
+}
+std::string describe(const OverQuota&) {
+  return told("over_quota", "");
+}
+std::string describe(const Claimed& result) {
+  return fmt::format(R"("result":"claimed","attempt":{})", result.attempt);
+}
+std::string describe(const Exists& result) {
+  return told(result.record, "exists");
+}
+std::string describe(const Absent&) {
+  return told("absent", "");
+}
+std::string describe(const Record& record) {
+  return told(record, "found");
+}
+
+// Any thread.
+void answer(int64_t id, steady_clock::time_point since, const std::string& members) {
+  static std::mutex mutex;
+  const auto elapsed = std::chrono::duration_cast<milliseconds>(steady_clock::now() - since);
+  const std::string line =
+      fmt::format("{{\"id\":{},{},\"elapsed_ms\":{}}}\n", id, members, elapsed.count());
+  const std::lock_guard lock(mutex);
+  std::fwrite(line.data(), 1, line.size(), stdout);
+  std::fflush(stdout);
+}
+
+ClaimRef claimRef(const object& command) {
+  return {{"tenant", "operation", text(command, "key")}, number(command, "attempt", 0)};
+}
+
+class Driver {
+public:
+  explicit Driver(std::unique_ptr<PostgresStore> store) : store_(std::move(store)) {}
+
+  // False: no such operation.
+  bool run(const object& command) {
+    const int64_t id = number(command, "id", 0);
+    const std::string op = text(command, "op");
+    const auto now = steady_clock::now();
+    const Deadline deadline = now + milliseconds(number(command, "deadline_ms", 5000));
+    const auto variant = [id, now](const auto& result) {
+      answer(id, now, std::visit([](const auto& content) { return describe(content); }, result));
+    };
+    const auto write = [id, now](const WriteResult& result) {
+      answer(id, now, told(name(result.outcome), result.reason));
+    };
+    if (op == "claim") {
+      store_->claim(claimRequest(command), deadline, variant);
+    } else if (op == "look_up") {
+      store_->lookUp(claimRef(command).identity, deadline, variant);
+    } else if (op == "complete") {
+      store_->complete(completeRequest(command), deadline, write);
+    } else if (op == "fail") {
+      store_->fail({claimRef(command), "failed"}, deadline, write);
+    } else if (op == "release") {
+      store_->release(claimRef(command), deadline, write);
+    } else if (op == "mark_unknown") {
+      store_->markUnknown({claimRef(command), "lost", {}}, deadline, write);
+    } else if (op == "stats") {
+      answer(id, now, stats());
+    } else {
+      return false;
+    }
+    return true;
+  }
+
+private:
+  static ClaimRequest claimRequest(const object& command) {
+    ClaimRef ref = claimRef(command);
+    ClaimRequest request;
+    request.identity = std::move(ref.identity);
+    request.attempt = ref.attempt;
+    request.fingerprint = std::string(33, 'f');
+    return request;
+  }
+  static CompleteRequest completeRequest(const object& command) {
+    CompleteRequest request;
+    request.claim = claimRef(command);
+    request.status = 200;
+    request.response_schema = 1;
+    request.response = text(command, "response");
+    return request;
+  }
+  std::string stats() const {
+    const postgres::EngineStats stats = store_->stats();
+    return fmt::format(
+        R"("result":"stats","connections_up":{},"breaker":"{}","last_error":{},"connects":{},)"
+        R"("connections_lost":{},"batches":{},"batches_failed":{},"unsettled":{})",
+        stats.connections_up, name(stats.breaker), jsonString(stats.last_error), stats.connects,
+        stats.connections_lost, stats.batches, stats.batches_failed, stats.unsettled);
+  }
+
+  const std::unique_ptr<PostgresStore> store_;
+};
+
+PostgresStoreOptions readOptions(const object& settings) {
+  PostgresStoreOptions options;
+  options.postgres.conninfo = text(settings, "conninfo");
+  options.postgres.password_file = text(settings, "password_file");
+  options.postgres.connections = static_cast<uint32_t>(number(settings, "connections", 4));
+  options.postgres.timeout = milliseconds(number(settings, "timeout_ms", 1000));
+  options.postgres.allow_asynchronous_commit = flag(settings, "allow_asynchronous_commit");
+  return options;
+}
+
+int run(const char* settings) {
+  simdjson::dom::parser parser;
+  object parsed;
+  if (parser.parse(std::string_view(settings)).get(parsed) != simdjson::SUCCESS) {
+    std::cerr << "the settings are not a JSON object\n";
+    return 2;
+  }
+  auto store = PostgresStore::create(readOptions(parsed));
+  if (!store.ok()) {
+    std::cerr << store.status() << "\n";
+    return 1;
+  }
+  Driver driver(*std::move(store));
+  for (std::string line; std::getline(std::cin, line);) {
+    object command;
+    if (parser.parse(line).get(command) != simdjson::SUCCESS || !driver.run(command)) {
+      std::cerr << "not a command: " << line << "\n";
+      return 2;
+    }
+  }
+  return 0;
+}
+
+}  // namespace
+}  // namespace idempotency::test
+
+int main(int argc, char** argv) {
+  if (argc != 2) {
+    std::cerr << "one argument is needed: the settings\n";
+    return 2;
+  }
+  return idempotency::test::run(argv[1]);
+}
