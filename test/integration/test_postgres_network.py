@@ -1,7 +1,7 @@
 """The PostgreSQL store behind a network that cuts, resets, delays and slices.
 
-What no network is needed for stands in test/store/postgres/postgres_store_test.cc: an answer cut after each of
-its bytes, a server that falls silent, sessions that the server ends.
+What needs no network stands in test/store/postgres/postgres_store_test.cc: an answer cut at many places,
+a server that falls silent, sessions that the server ends.
 """
 
 import os

@@ -12,6 +12,7 @@ import psycopg
 from .paths import DEFAULT_POSTGRES, postgres_folder
 from .ports import free_port
 from .process import Process, Workspace
+from .small_disk import SmallDisk
 from .wait import wait_for
 
 _SUPERUSER = "postgres"
@@ -34,18 +35,27 @@ class Postgres:
         workspace: Workspace,
         major: int = DEFAULT_POSTGRES,
         settings: dict[str, str] | None = None,
+        *,
+        primary: "Postgres | None" = None,
+        disk: SmallDisk | None = None,
+        initdb: tuple[str, ...] = (),
     ) -> None:
+        """`primary`: becomes its standby. `disk`: sees that disk. `initdb`: more of its options."""
         self.major = major
         self.port = free_port()
         self._workspace = workspace
         self._settings = {**_SETTINGS, **(settings or {})}
         self._folder = workspace.new_folder(f"postgres-{major}")
-        self._user = _unprivileged_user()
+        self._user = unprivileged_user()
         if self._user:
             os.chown(self._folder, *self._user)
         self._bin = programs(workspace, major)
+        self._disk = disk
         self._databases = 0
-        self._initdb()
+        if primary:
+            self._copy(primary)
+        else:
+            self._initdb(initdb)
         self.start()
 
     @property
@@ -62,11 +72,11 @@ class Postgres:
         self.process = Process(
             self._workspace,
             f"postgres {self.major}",
-            [self._bin / "postgres", "-D", self.data, *options],
+            [*self._inside_disk(), self._bin / "postgres", "-D", self.data, *options],
             self._folder / "postgres.log",
             # Immediate shutdown: clears away shared memory, waits for nobody.
             stop_signal=signal.SIGQUIT,
-            user=self._user,
+            user=None if self._disk else self._user,
             cwd=self._folder,
         )
         wait_for(self._answers, f"PostgreSQL {self.major} answers", deadline=30)
@@ -113,19 +123,56 @@ class Postgres:
     def drop_database(self, name: str) -> None:
         self.query(f"DROP DATABASE IF EXISTS {name} WITH (FORCE)")
 
-    def _initdb(self) -> None:
+    def promote(self) -> None:
+        """A standby begins to accept writes."""
+        assert self.query("SELECT pg_promote()") == [(True,)]
+
+    def follow(self, primary: "Postgres") -> None:
+        """A server that was shut down starts as a standby of one that holds all that it has."""
+        with open(self.data / "postgresql.auto.conf", "a", encoding="ascii") as file:
+            file.write(f"primary_conninfo = '{primary.conninfo('')}'\n")
+        signal_file = self.data / "standby.signal"
+        signal_file.touch()
+        if self._user:
+            os.chown(signal_file, *self._user)
+        self.start()
+
+    def set(self, name: str, value: str | None) -> None:
+        """Changes a setting of the running server; None: as it was."""
+        self.query(f"ALTER SYSTEM SET {name} = '{value}'" if value else f"ALTER SYSTEM RESET {name}")
+        self.query("SELECT pg_reload_conf()")
+
+    def _initdb(self, more: tuple[str, ...]) -> None:
+        self._run(
+            *("initdb", "-D", self.data, "-U", _SUPERUSER, "-A", "trust"),
+            *("--encoding=UTF8", "--locale=C", "--no-sync", *more),
+        )
+
+    def _copy(self, primary: "Postgres") -> None:
+        self._run(
+            *("pg_basebackup", "-D", self.data, "-d", primary.conninfo("")),
+            *("--write-recovery-conf", "--wal-method=stream", "--checkpoint=fast", "--no-sync"),
+        )
+
+    def _inside_disk(self) -> list[str]:
+        """Words that run a command as the server's user where its disk is seen."""
+        if not self._disk:
+            return []
+        user, group = self._user
+        drop = ("setpriv", "--reuid", str(user), "--regid", str(group), "--clear-groups", "--")
+        return [*self._disk.inside, *drop]
+
+    def _run(self, program: str, *arguments: str | Path) -> None:
+        user = self._user if not self._disk else None
         result = subprocess.run(
-            [
-                *(self._bin / "initdb", "-D", self.data, "-U", _SUPERUSER, "-A", "trust"),
-                *("--encoding=UTF8", "--locale=C", "--no-sync"),
-            ],
+            [*self._inside_disk(), self._bin / program, *arguments],
             capture_output=True,
             text=True,
             cwd=self._folder,
-            **({"user": self._user[0], "group": self._user[1], "extra_groups": []} if self._user else {}),
+            **({"user": user[0], "group": user[1], "extra_groups": []} if user else {}),
         )
         if result.returncode:
-            raise AssertionError(f"initdb of {self.major}: {result.stdout}{result.stderr}")
+            raise AssertionError(f"{program} of {self.major}: {result.stdout}{result.stderr}")
 
     def _answers(self) -> bool:
         self.process.check_running()
@@ -149,10 +196,10 @@ class Postgres:
 
 def programs(workspace: Workspace, major: int) -> Path:
     """A server's programs where the user that runs them can reach them."""
-    return _runnable_folder(workspace, major, _unprivileged_user()) / "bin"
+    return _runnable_folder(workspace, major, unprivileged_user()) / "bin"
 
 
-def _unprivileged_user() -> tuple[int, int] | None:
+def unprivileged_user() -> tuple[int, int] | None:
     """PostgreSQL refuses to run as root."""
     if os.geteuid() != 0:
         return None

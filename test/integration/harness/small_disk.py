@@ -1,0 +1,49 @@
+"""A disk of a few megabytes that a test can fill: tmpfs, in a mount namespace that ends with its holder."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from .process import Process, Workspace
+from .wait import wait_for
+
+
+class SmallDisk:
+    """Skips the test where mounting is refused: in an unprivileged container, or without root."""
+
+    def __init__(self, workspace: Workspace, megabytes: int, owner: tuple[int, int] | None) -> None:
+        if owner is None:
+            pytest.skip("a small disk needs the right to mount: run as root")
+        self.path = workspace.new_folder("small-disk")
+        mount = (
+            f"mount -t tmpfs -o size={megabytes}m,mode=700,uid={owner[0]},gid={owner[1]} tmpfs {self.path}"
+        )
+        self._holder = Process(
+            workspace,
+            "small disk",
+            ["unshare", "--mount", "sh", "-c", f"{mount} && echo mounted && exec sleep infinity"],
+            self.path.parent / f"{self.path.name}.log",
+        )
+        wait_for(lambda: self._holder.output() or self._holder.exit_code is not None, "the mount is made")
+        if "mounted" not in self._holder.output():
+            pytest.skip(f"mounting a small disk is refused here: {self._holder.output().strip()}")
+
+    @property
+    def inside(self) -> tuple[str, ...]:
+        """Words before a command that is to see the disk."""
+        return ("nsenter", "--mount", "--target", str(self._holder.pid), "--")
+
+    def fill(self, leave: int = 0) -> None:
+        """Until nothing, or `leave` bytes, fits any more."""
+        state = os.statvfs(self._seen())
+        size = state.f_bavail * state.f_frsize - leave
+        with open(self._seen() / "filler", "ab") as filler:
+            os.posix_fallocate(filler.fileno(), os.fstat(filler.fileno()).st_size, size)
+
+    def empty(self) -> None:
+        (self._seen() / "filler").unlink()
+
+    def _seen(self) -> Path:
+        """The disk as seen from here, outside."""
+        return Path(f"/proc/{self._holder.pid}/root{self.path}")
