@@ -168,7 +168,7 @@ void Connection::setUp(Deadline now) {
   state_ = State::SettingUp;
   timer_ = now + settings_.connect_timeout;
   if (PQsetnonblocking(pq_.get(), 1) != 0 || PQenterPipelineMode(pq_.get()) != 1 ||
-      !sendSessionSetup(pq_.get(), settings_.session) || !flush()) {
+      !sendSessionSetup(pq_.get(), settings_.session, predecessor_) || !flush()) {
     tryNextHost(now, describeError(pq_.get()));
     return;
   }
@@ -196,6 +196,8 @@ void Connection::onSetUpInput(Deadline now) {
   }
   state_ = State::Ready;
   timer_ = Deadline::max();
+  backend_ = PQbackendPID(pq_.get());
+  predecessor_ = 0;
   plans_until_ = now + PlanLife;
   backoff_.reset();
   watch(Readable);
@@ -321,6 +323,7 @@ void Connection::fail(Deadline now, const std::string& reason) {
   state_ = State::Down;
   timer_ = now + backoff_.next();
   if (had_batch) {
+    predecessor_ = backend_;
     endBatch({.kind = BatchEnd::Kind::Lost, .sqlstate = {}, .reason = kept, .results = {}});
   }
   owner_.onDown(*this, kept);

@@ -104,6 +104,9 @@ private:
   std::string password_;
   std::string last_failure_;
 
+  int backend_ = 0;      // The server's process, once the session stands.
+  int predecessor_ = 0;  // That of a session that was lost in the middle of a batch.
+
   std::optional<Exchange> exchange_;
   Batch batch_;
   Parameters parameters_;

@@ -15,6 +15,11 @@ namespace {
 constexpr const char* PinSettings =
     "SELECT current_setting('synchronous_commit'), pg_is_in_recovery(),"
     " current_setting('transaction_read_only'),"
+    // A commit that waits for a standby notices neither a time limit nor that we have gone: with a
+    // standby that is away, each new session would leave one more process behind, until the server
+    // had none for anybody.
+    " EXISTS (SELECT FROM pg_catalog.pg_stat_activity WHERE pid = $3::int4"
+    "   AND wait_event = 'SyncRep'),"
     " set_config('default_transaction_isolation', 'read committed', false),"
     " set_config('statement_timeout', $1, false),"
     " set_config('lock_timeout', $1, false),"
@@ -31,7 +36,7 @@ constexpr const char* PinSettings =
     // PostgreSQL 14 and later: a backend that waits notices that we have gone.
     " (SELECT set_config(name, $2, false) FROM pg_settings"
     "   WHERE name = 'client_connection_check_interval')";
-enum SettingColumn { SynchronousCommit, InRecovery, ReadOnly };
+enum SettingColumn { SynchronousCommit, InRecovery, ReadOnly, PredecessorWaits };
 
 constexpr const char* ReadVersion =
     "SELECT max(version)::int4, max(compatible_with)::int4 FROM idempotency.schema_version";
@@ -50,6 +55,9 @@ absl::Status checkSettings(const PqResult& result, const SessionRules& rules) {
     return absl::FailedPreconditionError(
         "synchronous_commit is off for this role: a crash would lose acknowledged claims. Turn it "
         "on, or set allow_asynchronous_commit");
+  }
+  if (text(result, PredecessorWaits) == "t") {
+    return absl::UnavailableError("no standby confirms commits: an earlier one still waits for it");
   }
   return absl::OkStatus();
 }
@@ -85,10 +93,11 @@ absl::Status explainVersionError(const PqResult& result) {
 
 }  // namespace
 
-bool sendSessionSetup(PGconn* connection, const SessionRules& rules) {
+bool sendSessionSetup(PGconn* connection, const SessionRules& rules, int predecessor) {
   const std::string limit = std::to_string(rules.timeout.count());
-  const char* const values[] = {limit.c_str(), limit.c_str()};
-  if (PQsendQueryParams(connection, PinSettings, 2, nullptr, values, nullptr, nullptr, 0) != 1 ||
+  const std::string process = std::to_string(predecessor);
+  const char* const values[] = {limit.c_str(), limit.c_str(), process.c_str()};
+  if (PQsendQueryParams(connection, PinSettings, 3, nullptr, values, nullptr, nullptr, 0) != 1 ||
       PQsendQueryParams(connection, ReadVersion, 0, nullptr, nullptr, nullptr, nullptr, 0) != 1) {
     return false;
   }

@@ -16,8 +16,9 @@ struct SessionRules {
 };
 
 // Sends what makes a fresh connection into a session of ours, under one Sync: pins settings, asks
-// about server and schema, prepares every statement. False: libpq refused.
-[[nodiscard]] bool sendSessionSetup(PGconn* connection, const SessionRules& rules);
+// about server and schema, prepares every statement. `predecessor`: the server's process that a
+// lost session left behind, or 0. False: libpq refused.
+[[nodiscard]] bool sendSessionSetup(PGconn* connection, const SessionRules& rules, int predecessor);
 
 // How many results follow, without the Sync.
 [[nodiscard]] size_t sessionSetupResults();

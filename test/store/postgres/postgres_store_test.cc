@@ -594,7 +594,7 @@ protected:
   std::string plan(postgres::StatementId id, const std::string& values) {
     const PqConnection connection(PQconnectdb(rig_.conninfo().c_str()));
     EXPECT_EQ(PQenterPipelineMode(connection.get()), 1);
-    EXPECT_TRUE(postgres::sendSessionSetup(connection.get(), {}));
+    EXPECT_TRUE(postgres::sendSessionSetup(connection.get(), {}, 0));
     std::vector<PqResult> results;
     while (results.size() < postgres::sessionSetupResults()) {
       results.emplace_back(PQgetResult(connection.get()));
