@@ -140,7 +140,22 @@ class Postgres:
     def set(self, name: str, value: str | None) -> None:
         """Changes a setting of the running server; None: as it was."""
         self.query(f"ALTER SYSTEM SET {name} = '{value}'" if value else f"ALTER SYSTEM RESET {name}")
-        self.query("SELECT pg_reload_conf()")
+        self.reload()
+
+    def access(self, *rules: str) -> None:
+        """Lines of pg_hba.conf that go before all others."""
+        file = self.data / "pg_hba.conf"
+        # In place: it stays its owner's.
+        file.write_text("\n".join((*rules, file.read_text())))
+        self.reload()
+
+    def reload(self) -> None:
+        """Reads config files, access rules and certificates again; new sessions then go by them."""
+        before = self.process.output().count("received SIGHUP")
+        self.process.send_signal(signal.SIGHUP)
+        wait_for(lambda: self.process.output().count("received SIGHUP") > before, "the server reloads")
+        # What it reads after saying so must be in force.
+        self.query("SELECT 1")
 
     def _initdb(self, more: tuple[str, ...]) -> None:
         self._run(
