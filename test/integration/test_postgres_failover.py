@@ -84,6 +84,7 @@ def test_the_old_primary_that_comes_back_is_not_followed(pair, store_driver):
     primary.kill9()
     standby.promote()
     after = store.claims_again("after")
+    store.wait_until_up()
     primary.start()
     # Those that stand stay, and new ones begin where the last ones were made.
     lost = store.stats()["connections_lost"]

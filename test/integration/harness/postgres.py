@@ -166,7 +166,7 @@ class Postgres:
     def _copy(self, primary: "Postgres") -> None:
         self._run(
             *("pg_basebackup", "-D", self.data, "-d", primary.conninfo("")),
-            *("--write-recovery-conf", "--wal-method=stream", "--checkpoint=fast", "--no-sync"),
+            *("--write-recovery-conf", "--wal-method=fetch", "--checkpoint=fast", "--no-sync"),
         )
 
     def _inside_disk(self) -> list[str]:
