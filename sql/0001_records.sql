@@ -1,7 +1,6 @@
 -- compatible-with: 1
 -- Records: one small row for each identity, and the stored responses beside it.
 
-CREATE SCHEMA IF NOT EXISTS idempotency;
 COMMENT ON SCHEMA idempotency IS 'Idempotency keys and stored responses of envoy-idempotency.';
 
 -- Never partition this table by time: the same key could then be claimed once in each partition.

@@ -35,8 +35,23 @@ BEGIN
   END IF;
 END $$;
 
-REVOKE ALL ON ALL TABLES IN SCHEMA idempotency FROM PUBLIC;
-REVOKE ALL ON ALL FUNCTIONS IN SCHEMA idempotency FROM PUBLIC;
+-- From nothing, so that what a role needs no longer, or was given by hand, is gone. Nobody sees the time in between:
+-- this is one transaction.
+DO $$
+DECLARE
+  holder text;
+BEGIN
+  FOR holder IN
+    SELECT 'PUBLIC' UNION ALL
+    SELECT quote_ident(rolname) FROM pg_roles
+    WHERE rolname IN ('idempotency_filter', 'idempotency_upstream', 'idempotency_operator')
+  LOOP
+    EXECUTE format('REVOKE ALL ON SCHEMA idempotency FROM %s', holder);
+    EXECUTE format('REVOKE ALL ON ALL TABLES IN SCHEMA idempotency FROM %s', holder);
+    EXECUTE format('REVOKE ALL ON ALL SEQUENCES IN SCHEMA idempotency FROM %s', holder);
+    EXECUTE format('REVOKE ALL ON ALL FUNCTIONS IN SCHEMA idempotency FROM %s', holder);
+  END LOOP;
+END $$;
 
 DO $$
 DECLARE
@@ -62,13 +77,22 @@ BEGIN
     'idempotency_upstream: USAGE ON SCHEMA idempotency',
     -- Operators look at everything and settle records.
     'idempotency_operator: USAGE ON SCHEMA idempotency',
-    'idempotency_operator: SELECT ON ALL TABLES IN SCHEMA idempotency',
-    'idempotency_operator: UPDATE, DELETE ON idempotency.key',
-    'idempotency_operator: INSERT, DELETE ON idempotency.response',
-    'idempotency_operator: INSERT ON idempotency.audit'
+    'idempotency_operator: SELECT ON idempotency.schema_version',
+    'idempotency_operator: SELECT, UPDATE, DELETE ON idempotency.key',
+    'idempotency_operator: SELECT, INSERT, DELETE ON idempotency.response',
+    'idempotency_operator: SELECT ON idempotency.response_default',
+    'idempotency_operator: SELECT, INSERT ON idempotency.audit',
+    'idempotency_operator: SELECT ON idempotency.leader',
+    'idempotency_operator: SELECT ON idempotency.sweep_position',
+    'idempotency_operator: SELECT ON idempotency.sweep_watch'
   ] LOOP
     role := split_part(line, ': ', 1);
     CONTINUE WHEN NOT EXISTS (SELECT FROM pg_roles WHERE rolname = role);
-    EXECUTE format('GRANT %s TO %I', split_part(line, ': ', 2), role);
+    BEGIN
+      EXECUTE format('GRANT %s TO %I', split_part(line, ': ', 2), role);
+    EXCEPTION
+      -- What a later migration makes, with `migrate --to` an earlier one. The tests hold the newest schema to this list.
+      WHEN undefined_table OR undefined_function THEN NULL;
+    END;
   END LOOP;
 END $$;

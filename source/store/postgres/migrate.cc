@@ -1,6 +1,7 @@
 #include "source/store/postgres/migrate.h"
 
 #include <array>
+#include <cstdlib>
 #include <fmt/format.h>
 #include <vector>
 
@@ -13,11 +14,18 @@ namespace {
 using Say = std::function<void(std::string_view)>;
 
 constexpr int OldestServer = 130000;
+constexpr const char* ConnectTimeout = "10";  // Seconds for each host.
+constexpr std::string_view LockNotAvailable = "55P03";
 // Any fixed number: advisory locks share one space of numbers in a database.
 constexpr std::string_view TakeTurn = "SELECT pg_advisory_xact_lock(7593461025893847)";
 
 constexpr const char* MakeVersionTable = R"sql(
-CREATE SCHEMA IF NOT EXISTS idempotency;
+-- IF NOT EXISTS would ask for the right to make schemas also where an administrator has made this one.
+DO $$BEGIN
+  IF to_regnamespace('idempotency') IS NULL THEN
+    CREATE SCHEMA idempotency;
+  END IF;
+END$$;
 CREATE TABLE idempotency.schema_version (
   version integer PRIMARY KEY,
   name text NOT NULL,
@@ -39,8 +47,16 @@ COMMENT ON COLUMN idempotency.schema_version.applied_by IS 'The role that ran it
 class Session {
 public:
   static absl::StatusOr<Session> open(const MigrateOptions& options, const Say& say) {
-    std::vector<const char*> keywords = {"dbname", "fallback_application_name"};
-    std::vector<const char*> values = {options.conninfo.c_str(), "idempotencyctl migrate"};
+    if (!isReadable(options.conninfo)) {
+      return absl::InvalidArgumentError("--conninfo is not a valid connection string");
+    }
+    // What stands before the conninfo gives way to it.
+    std::vector<const char*> keywords = {"connect_timeout", "dbname", "fallback_application_name"};
+    std::vector<const char*> values = {std::getenv("PGCONNECT_TIMEOUT"), options.conninfo.c_str(),
+                                       "idempotencyctl migrate"};
+    if (values.front() == nullptr) {
+      values.front() = ConnectTimeout;
+    }
     if (options.password.has_value()) {
       keywords.push_back("password");
       values.push_back(options.password->c_str());
@@ -75,6 +91,18 @@ public:
   }
 
 private:
+  // Told apart from what the server says: libpq's message may quote the string, and with it a
+  // secret. A bare word is the name of a database.
+  static bool isReadable(const std::string& conninfo) {
+    if (conninfo.find('=') == std::string::npos && conninfo.find("://") == std::string::npos) {
+      return true;
+    }
+    char* error = nullptr;
+    const PqOptions parsed(PQconninfoParse(conninfo.c_str(), &error));
+    PQfreemem(error);
+    return parsed != nullptr;
+  }
+
   explicit Session(PqConnection connection) : connection_(std::move(connection)) {}
 
   static void onNotice(void* say, const PGresult* notice) {
@@ -87,10 +115,12 @@ private:
 
   absl::StatusOr<PqResult> checked(PqResult result) {
     const ExecStatusType status = PQresultStatus(result.get());
-    if (status != PGRES_COMMAND_OK && status != PGRES_TUPLES_OK) {
-      return absl::InternalError(describeError(result.get()));
+    if (status == PGRES_COMMAND_OK || status == PGRES_TUPLES_OK) {
+      return result;
     }
-    return result;
+    const std::string text = describeError(result.get());
+    return sqlState(result.get()) == LockNotAvailable ? absl::DeadlineExceededError(text)
+                                                      : absl::InternalError(text);
   }
 
   PqConnection connection_;
@@ -234,9 +264,12 @@ private:
     if (status.ok()) {
       status = wait(options_.lock_timeout);
     }
+    if (absl::IsDeadlineExceeded(status)) {
+      return absl::DeadlineExceededError(
+          fmt::format("another migration does not end: {}", std::string(status.message())));
+    }
     if (!status.ok()) {
-      return absl::Status(status.code(), fmt::format("another migration does not end: {}",
-                                                     std::string(status.message())));
+      return status;
     }
     const auto version = currentVersion();
     if (!version.ok()) {
