@@ -3,21 +3,15 @@
 #include <chrono>
 #include <csignal>
 #include <cstdlib>
-#include <fcntl.h>
 #include <filesystem>
 #include <fmt/format.h>
-#include <fstream>
-#include <grp.h>
-#include <pwd.h>
-#include <sstream>
 #include <stdexcept>
-#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <thread>
-#include <unistd.h>
 
 #include "source/store/postgres/migrate.h"
 #include "source/store/postgres/pq.h"
+#include "test/support/spawn.h"
 
 namespace idempotency::test {
 namespace {
@@ -28,45 +22,6 @@ using postgres::PqResult;
 std::string binary(const std::string& name) {
   const char* const folder = std::getenv("POSTGRES_BIN");
   return std::string(folder != nullptr ? folder : "/usr/lib/postgresql/15/bin") + "/" + name;
-}
-
-// PostgreSQL refuses to run as root.
-const passwd* unprivilegedUser() {
-  return geteuid() == 0 ? getpwnam("postgres") : nullptr;
-}
-
-pid_t spawn(const std::vector<std::string>& command, const std::string& folder) {
-  const passwd* const user = unprivilegedUser();
-  const std::string log = folder + "/log";
-  const pid_t child = fork();
-  if (child != 0) {
-    return child;
-  }
-  const int output = open(log.c_str(), O_CREAT | O_WRONLY | O_APPEND, 0666);
-  dup2(output, 1);
-  dup2(output, 2);
-  if (user != nullptr &&
-      (setgroups(0, nullptr) != 0 || setgid(user->pw_gid) != 0 || setuid(user->pw_uid) != 0)) {
-    _exit(126);
-  }
-  setsid();
-  prctl(PR_SET_PDEATHSIG, SIGQUIT);
-  if (chdir(folder.c_str()) != 0) {
-    _exit(126);
-  }
-  std::vector<char*> words;
-  for (const std::string& word : command) {
-    words.push_back(const_cast<char*>(word.c_str()));
-  }
-  words.push_back(nullptr);
-  execv(words[0], words.data());
-  _exit(127);
-}
-
-std::string readFile(const std::string& path) {
-  std::ostringstream text;
-  text << std::ifstream(path).rdbuf();
-  return text.str();
 }
 
 }  // namespace
@@ -93,21 +48,11 @@ TextRows query(const std::string& conninfo, const std::string& sql) {
 
 PostgresServer::PostgresServer(std::map<std::string, std::string> settings)
     : settings_(std::move(settings)) {
-  // Short: a socket's path has room for about 100 characters.
-  std::string pattern = "/tmp/idempotency-XXXXXX";
-  if (mkdtemp(pattern.data()) == nullptr) {
-    throw std::runtime_error("mkdtemp failed");
-  }
-  folder_ = pattern;
-  if (const passwd* const user = unprivilegedUser(); user != nullptr) {
-    if (chown(folder_.c_str(), user->pw_uid, user->pw_gid) != 0) {
-      throw std::runtime_error("chown failed");
-    }
-  }
+  folder_ = makeServerFolder();
   int status = 0;
   const pid_t initdb = spawn({binary("initdb"), "-D", folder_ + "/data", "-U", "postgres", "-A",
                               "trust", "--encoding=UTF8", "--locale=C", "--no-sync"},
-                             folder_);
+                             folder_, SIGKILL);
   waitpid(initdb, &status, 0);
   if (status != 0) {
     throw std::runtime_error("initdb failed:\n" + readFile(folder_ + "/log"));
@@ -142,7 +87,7 @@ void PostgresServer::start() {
   for (const auto& [name, value] : all) {
     command.insert(command.end(), {"-c", name + "=" + value});
   }
-  pid_ = spawn(command, folder_);
+  pid_ = spawn(command, folder_, SIGQUIT);
   wait();
 }
 

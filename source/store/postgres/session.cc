@@ -91,6 +91,17 @@ absl::Status explainVersionError(const PqResult& result) {
   return absl::FailedPreconditionError(describeError(result.get()));
 }
 
+absl::Status explainPrepareError(const PqResult& result) {
+  if (sqlState(result.get()) == "42P05") {
+    return absl::FailedPreconditionError(
+        "somebody else has prepared our statements in this session: a pooler hands sessions on "
+        "without cleaning them, or shares them between transactions; set its pool mode to session "
+        "(PgBouncer: also server_reset_query to DISCARD ALL)");
+  }
+  return absl::FailedPreconditionError(
+      fmt::format("the schema is not as expected: {}", describeError(result.get())));
+}
+
 }  // namespace
 
 bool sendSessionSetup(PGconn* connection, const SessionRules& rules, int predecessor) {
@@ -132,8 +143,7 @@ absl::Status checkSession(std::span<const PqResult> results, const SessionRules&
   }
   for (const PqResult& result : results.subspan(Checks)) {
     if (PQresultStatus(result.get()) != PGRES_COMMAND_OK) {
-      return absl::FailedPreconditionError(
-          fmt::format("the schema is not as expected: {}", describeError(result.get())));
+      return explainPrepareError(result);
     }
   }
   return absl::OkStatus();

@@ -7,6 +7,7 @@ namespace idempotency::test {
 namespace {
 
 constexpr uint32_t Connections = 4;
+constexpr int ServerPort = 5432;
 
 std::string fromHex(const std::string& text) {
   std::string bytes;
@@ -42,11 +43,15 @@ std::string literal(const std::string& bytes) {
   return text + "'::bytea";
 }
 
-PostgresRig::PostgresRig()
-    : database_(PostgresServer::shared().takeDatabase()),
+PostgresRig::PostgresRig() : PostgresRig(PostgresServer::shared().folder(), ServerPort) {}
+
+PostgresRig::PostgresRig(std::string pooler_folder, int pooler_port)
+    : pooler_folder_(std::move(pooler_folder)),
+      pooler_port_(pooler_port),
+      database_(PostgresServer::shared().takeDatabase()),
       // A port is a part of the socket's name, no more.
       proxy_(PostgresServer::shared().folder() + "/.s.PGSQL.1",
-             PostgresServer::shared().folder() + "/.s.PGSQL.5432") {
+             fmt::format("{}/.s.PGSQL.{}", pooler_folder_, pooler_port_)) {
   start();
 }
 
@@ -58,9 +63,13 @@ PostgresRig::~PostgresRig() {
 
 Store& PostgresRig::other() {
   if (other_ == nullptr) {
-    other_ = makeStore(optionsFor(conninfo()));
+    other_ = makeStore(optionsFor(throughPooler()));
   }
   return *other_;
+}
+
+std::string PostgresRig::throughPooler() const {
+  return fmt::format("{} host={} port={}", conninfo(), pooler_folder_, pooler_port_);
 }
 
 void PostgresRig::stop() {

@@ -15,6 +15,8 @@ namespace idempotency::test {
 class PostgresRig : public StoreRig {
 public:
   PostgresRig();
+  // The stores talk to a pooler before that server, of which this is the folder and the port.
+  PostgresRig(std::string pooler_folder, int pooler_port);
   ~PostgresRig() override;
 
   Store& store() override { return *store_; }
@@ -44,6 +46,11 @@ public:
   TextRows sql(const std::string& text) const { return query(conninfo(), text); }
 
 private:
+  // What other() connects to.
+  std::string throughPooler() const;
+
+  const std::string pooler_folder_;  // The server's own: there is no pooler.
+  const int pooler_port_;
   std::string database_;
   FaultyProxy proxy_;
   std::unique_ptr<PostgresStore> store_;
