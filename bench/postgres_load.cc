@@ -3,8 +3,8 @@
 //
 //   postgres_load CONNINFO MODE SECONDS IN_FLIGHT PREFIX
 //
-// MODE: lives (claim and completion with 1 KiB), claims, lone (one life at a time), duplicates
-// (claims of keys that PREFIX's `lives` completed).
+// MODE: lives (claim and completion with 1 KiB), claims, lone (one life at a time), seed (as many
+// lives as `duplicates` asks for), duplicates (claims of keys that PREFIX's `seed` completed).
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
@@ -27,8 +27,10 @@ using Clock = std::chrono::steady_clock;
 using namespace std::chrono_literals;
 
 constexpr size_t BodySize = 1024;
-// Duplicates are asked for among so many keys; that many lives must have been led.
+// Duplicates are asked for among so many keys.
 constexpr uint64_t DuplicateKeys = 10'000;
+// Odd: spreads keys over the whole index, as clients' random ones are, and meets none twice.
+constexpr uint64_t Spread = 0x9E3779B97F4A7C15;
 
 class Load {
 public:
@@ -52,7 +54,8 @@ private:
   Deadline deadline() const { return Clock::now() + 10s; }
 
   void next() {
-    if (Clock::now() >= end_) {
+    const uint64_t number = count_.fetch_add(1, std::memory_order_relaxed);
+    if (Clock::now() >= end_ || (mode_ == "seed" && number >= DuplicateKeys)) {
       const std::lock_guard lock(mutex_);
       if (--running_ == 0) {
         ended_.notify_all();
@@ -60,11 +63,12 @@ private:
       return;
     }
     ClaimRequest request;
-    const uint64_t number = count_.fetch_add(1, std::memory_order_relaxed);
     const bool duplicates = mode_ == "duplicates";
-    request.identity = {
-        "tenant", "create-payment",
-        fmt::format("{}-{:027}", prefix_, duplicates ? number * 7919 % DuplicateKeys : number)};
+    request.identity = {"tenant", "create-payment",
+                        fmt::format("{}-{:027}", prefix_,
+                                    duplicates        ? number * 7919 % DuplicateKeys
+                                    : mode_ == "seed" ? number
+                                                      : number * Spread)};
     request.fingerprint = std::string(33, 'f');
     request.attempt = newAttempt();
     const ClaimRef ref{request.identity, request.attempt};
