@@ -109,8 +109,10 @@ private:
     }
     if (mode_ == "lone") {
       // The next one starts on another thread, as a worker's would.
-      const std::lock_guard lock(mutex_);
-      ready_ = true;
+      {
+        const std::lock_guard lock(mutex_);
+        ready_ = true;
+      }
       turn_.notify_one();
     } else {
       next();
@@ -179,6 +181,7 @@ int run(int count, char** words) {
     return 1;
   }
   const auto stats = (*store)->stats();
+  store->reset();  // Its thread may still be on its way out of a callback into `load`.
   std::fprintf(stderr, "%.1f operations in a batch\n",
                static_cast<double>(stats.operations) / static_cast<double>(stats.batches));
   const double done = static_cast<double>(load.done());

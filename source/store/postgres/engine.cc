@@ -31,7 +31,8 @@ Engine::Engine(EngineSettings settings, std::shared_ptr<Inbox> inbox)
     : settings_(std::move(settings)),
       inbox_(std::move(inbox)),
       queue_(settings_.batch),
-      breaker_(settings_.breaker, makeJitter()) {
+      breaker_(settings_.breaker, makeJitter()),
+      hears_(poller_.watch(inbox_->fd(), EPOLLIN, InboxTag)) {
   ConnectionOwner& owner = *this;
   for (uint32_t i = 0; i < settings_.connections; ++i) {
     connections_.push_back(
@@ -71,10 +72,12 @@ void Engine::turn() {
   settle();
   dispatch();
   publishStats();
-  const auto events = poller_.wait(nextTimer());
+  const auto events = poller_.wait(inbox_->fallAsleep() ? nextTimer() : Deadline());
   now_ = std::chrono::steady_clock::now();
   for (const epoll_event& event : events) {
-    if (event.data.u64 < connections_.size()) {
+    if (event.data.u64 == InboxTag) {
+      inbox_->clearWake();
+    } else if (event.data.u64 < connections_.size()) {
       connections_[event.data.u64]->onEvents(now_);
     }
   }
@@ -83,9 +86,6 @@ void Engine::turn() {
 // --- Messages
 
 void Engine::takeMessages() {
-  if (!poller_.watch(inbox_->fd(), EPOLLIN, InboxTag)) {
-    return;
-  }
   messages_.clear();
   inbox_->take(messages_);
   now_ = std::chrono::steady_clock::now();

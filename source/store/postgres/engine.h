@@ -48,7 +48,7 @@ public:
   ~Engine() override;
 
   // False: the kernel refused what run() needs.
-  bool ok() const { return poller_.ok() && inbox_->fd() >= 0; }
+  bool ok() const { return hears_; }
   // Runs until stop(); then everything has been answered. Throws nothing.
   void run();
   // Any thread.
@@ -82,6 +82,7 @@ private:
   Poller poller_;
   Queue queue_;
   Breaker breaker_;
+  const bool hears_;  // The inbox can wake this thread.
   SettleList settle_list_;
   std::vector<std::unique_ptr<Connection>> connections_;
   absl::flat_hash_set<std::string> busy_tenants_;

@@ -16,14 +16,14 @@ Inbox::~Inbox() {
 }
 
 void Inbox::push(Message message) {
-  bool first = false;
+  bool asleep = false;
   {
     const std::lock_guard lock(mutex_);
-    first = messages_.empty();
     messages_.push_back(std::move(message));
+    asleep = std::exchange(asleep_, false);
   }
-  // Whoever found it empty wakes the reader for all that follow.
-  if (first) {
+  // Whoever finds it asleep wakes it for all that follow.
+  if (asleep) {
     wake();
   }
 }
@@ -35,11 +35,20 @@ void Inbox::wake() {
 }
 
 void Inbox::take(std::vector<Message>& messages) {
-  uint64_t ignored = 0;
-  // Before the list: a message that comes in between wakes us once more, and none is missed.
-  [[maybe_unused]] const ssize_t got = read(fd_, &ignored, sizeof(ignored));
   const std::lock_guard lock(mutex_);
+  asleep_ = false;
   messages.swap(messages_);
+}
+
+bool Inbox::fallAsleep() {
+  const std::lock_guard lock(mutex_);
+  asleep_ = messages_.empty();
+  return asleep_;
+}
+
+void Inbox::clearWake() {
+  uint64_t ignored = 0;
+  [[maybe_unused]] const ssize_t got = read(fd_, &ignored, sizeof(ignored));
 }
 
 }  // namespace idempotency::postgres

@@ -17,7 +17,8 @@ struct Abandon {
 using Task = std::function<void()>;
 using Message = std::variant<OperationPtr, Abandon, Resolution, Task>;
 
-// How other threads reach the store's thread: a list under a lock, and an eventfd that wakes it.
+// How other threads reach the store's thread: a list under a lock, and an eventfd that wakes it if
+// it sleeps. While it is awake, and for what its own callbacks push, nobody calls the kernel.
 class Inbox {
 public:
   Inbox();
@@ -34,11 +35,17 @@ public:
 
   // The store's thread: everything that has come. `messages` must be empty.
   void take(std::vector<Message>& messages);
+  // The store's thread, before it waits for fd(): from now on a message makes fd() readable. False:
+  // one has come already, so it must not wait.
+  [[nodiscard]] bool fallAsleep();
+  // The store's thread, when fd() is readable: it is not any longer.
+  void clearWake();
 
 private:
   const int fd_;
   std::mutex mutex_;
-  std::vector<Message> messages_;
+  std::vector<Message> messages_;  // Guarded by mutex_.
+  bool asleep_ = false;            // Guarded by mutex_.
 };
 
 }  // namespace idempotency::postgres

@@ -18,8 +18,6 @@ public:
   Poller(const Poller&) = delete;
   Poller& operator=(const Poller&) = delete;
 
-  bool ok() const { return fd_ >= 0; }
-
   // Watches a descriptor; adds it or changes what is watched. False: the kernel refused.
   [[nodiscard]] bool watch(int fd, uint32_t events, uint64_t tag);
   void forget(int fd);
