@@ -1,6 +1,7 @@
-"""The PostgreSQL store against pgbench, which does the same statements in the plain way: one transaction each,
-a connection for each client. Both on one server, which this program starts (Debian's, fsync and synchronous_commit
-on) in a folder of its own, each in a database of its own. Started by bench/run, which has built the programs.
+"""The PostgreSQL store against pgbench, which does the same statements in the plain way: one transaction
+each, a connection for each client. Both on one server, which this program starts (Debian's, fsync and
+synchronous_commit on) in a folder of its own, each in a database of its own. Started by bench/run, which has
+built the programs.
 
     postgres_store.py [--rounds N] [--seconds S] [--folder PATH] [--only NAME]
 """
@@ -15,6 +16,7 @@ import shutil
 import signal
 import statistics
 import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Callable
@@ -23,6 +25,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 LOAD = ROOT / "bazel-bin" / "bench" / "postgres_load"
 CTL = ROOT / "bazel-bin" / "source" / "cli" / "idempotencyctl"
 SERVER = pathlib.Path("/usr/lib/postgresql/15/bin")
+LOAD_BEFORE = f"{os.getloadavg()[0]:.1f}"
 CLIENTS = 32
 IN_FLIGHT = 64
 # The store asks for duplicates among so many (bench/postgres_load.cc), and so does pgbench.
@@ -33,24 +36,25 @@ SETTINGS = {
     "synchronous_commit": "on",
     "full_page_writes": "on",
     "shared_buffers": "256MB",
-    # A checkpoint in the middle would hit one side and not the other: they are made between the measurements.
+    # A checkpoint in the middle would hit one side and not the other: they are made in between.
     "max_wal_size": "8GB",
     "checkpoint_timeout": "1h",
 }
 
-# The statements of source/store/postgres/statements.cc for a single record, with pgbench's variables. Keys are
-# as long as those of postgres_load, and as random.
+# The statements of source/store/postgres/statements.cc for a single record, with pgbench's variables. Keys
+# are as long as those of postgres_load, and as random.
 KEY = "convert_to('plain-' || lpad(:attempt::int8::text, 27, '0'), 'UTF8')"
 CLAIM = f"""
-INSERT INTO idempotency.key (tenant, operation, key, attempt, state, on_lease_expired, fingerprint, lease_until,
- expires_at, reap_at, claimed_at, created_at) VALUES ('tenant'::bytea, 'create-payment'::bytea, {KEY},
+INSERT INTO idempotency.key (tenant, operation, key, attempt, state, on_lease_expired, fingerprint,
+ lease_until, expires_at, reap_at, claimed_at, created_at) VALUES ('tenant'::bytea, 'create-payment'::bytea, {KEY},
  :attempt::int8, 1, 0::int2, '{"f" * 33}'::bytea, now() + 30000 * interval '1 ms',
  now() + 86400000 * interval '1 ms', now() + 86400000 * interval '1 ms', now(), now())
  ON CONFLICT (tenant, operation, key) DO NOTHING RETURNING expires_at;
 """
 COMPLETE = f"""
-WITH done AS (UPDATE idempotency.key SET state = 2, status = 201::int2, tombstone = 0, response_schema = 1::int2,
- completed_at = now() WHERE tenant = 'tenant'::bytea AND operation = 'create-payment'::bytea AND key = {KEY}
+WITH done AS (UPDATE idempotency.key SET state = 2, status = 201::int2, tombstone = 0,
+ response_schema = 1::int2, completed_at = now()
+ WHERE tenant = 'tenant'::bytea AND operation = 'create-payment'::bytea AND key = {KEY}
  AND attempt = :attempt::int8 AND state = 1 RETURNING attempt, expires_at)
  INSERT INTO idempotency.response (attempt, expires_at, body)
  SELECT attempt, expires_at, '{"r" * 1024}'::bytea FROM done;
@@ -82,14 +86,14 @@ class Server:
         )
         options = {**SETTINGS, "unix_socket_directories": str(self.folder)}
         words = [word for name, value in options.items() for word in ("-c", f"{name}={value}")]
-        self._log = open(self.folder / "log", "wb")
-        self._process = subprocess.Popen(
-            [SERVER / "postgres", "-D", self.folder / "data", *words],
-            stdout=self._log,
-            stderr=self._log,
-            cwd=self.folder,
-            **self._user,
-        )
+        with open(self.folder / "log", "wb") as log:
+            self._process = subprocess.Popen(
+                [SERVER / "postgres", "-D", self.folder / "data", *words],
+                stdout=log,
+                stderr=log,
+                cwd=self.folder,
+                **self._user,
+            )
         try:
             self._wait()
         except BaseException:
@@ -113,7 +117,6 @@ class Server:
         if self._process.poll() is None:
             self._process.send_signal(signal.SIGINT)
             self._process.wait()
-        self._log.close()
         shutil.rmtree(self.folder)
 
     def conninfo(self, database: str) -> str:
@@ -140,7 +143,6 @@ class Bench:
             self._load(name, "seed", IN_FLIGHT, "seed", seconds=600)
             server.sql(name, "VACUUM ANALYZE")
         for name, text in SCRIPTS.items():
-            # pgbench ends a command at the line's end unless it is one of SQL.
             (server.folder / name).write_text(text)
 
     def _load(self, database: str, mode: str, in_flight: int, prefix: str, seconds: float) -> float:
@@ -199,8 +201,9 @@ class Bench:
             "met": value >= limit if side == ">=" else value <= limit,
             "rounds": [round(ratio, 3) for ratio in ratios],
             "what": what,
+            # Under a strange load the many processes of pgbench get more of the machine than our few.
             "detail": f"{unit}: {spread([left for left, _ in pairs])}"
-            f" against {spread([right for _, right in pairs])}",
+            f" against {spread([right for _, right in pairs])}; the machine's load before: {LOAD_BEFORE}",
         }
         print(json.dumps(line), flush=True)
 
@@ -237,7 +240,8 @@ def measure(bench: Bench, rounds: int, only: str | None) -> None:
         ),
         (
             "lookups_vs_pgbench",
-            "duplicates of completed keys (1 KiB), 64 in flight, against pgbench reading key and response, 32 clients",
+            "duplicates of completed keys (1 KiB), 64 in flight, against pgbench reading key and response,"
+            " 32 clients",
             (">=", 2.0),
             lambda: bench.store("duplicates"),
             lambda: bench.pgbench("lookups"),
@@ -258,6 +262,8 @@ def main() -> None:
     parser.add_argument("--folder", type=pathlib.Path, default=pathlib.Path("/tmp"), help="on a real disk")
     parser.add_argument("--only", metavar="NAME", help="one ratio")
     arguments = parser.parse_args()
+    # The server must not outlive this program.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     server = Server(arguments.folder)
     try:
         measure(Bench(server, arguments.seconds), arguments.rounds, arguments.only)
