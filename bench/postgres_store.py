@@ -4,6 +4,7 @@ synchronous_commit on) in a folder of its own, each in a database of its own. St
 built the programs.
 
     postgres_store.py [--rounds N] [--seconds S] [--folder PATH] [--only NAME]
+    postgres_store.py --size     what a record takes on the disk, instead
 """
 
 import argparse
@@ -46,7 +47,8 @@ SETTINGS = {
 KEY = "convert_to('plain-' || lpad(:attempt::int8::text, 27, '0'), 'UTF8')"
 CLAIM = f"""
 INSERT INTO idempotency.key (tenant, operation, key, attempt, state, on_lease_expired, fingerprint,
- lease_until, expires_at, reap_at, claimed_at, created_at) VALUES ('tenant'::bytea, 'create-payment'::bytea, {KEY},
+ lease_until, expires_at, reap_at, claimed_at, created_at)
+ VALUES ('tenant'::bytea, 'create-payment'::bytea, {KEY},
  :attempt::int8, 1, 0::int2, '{"f" * 33}'::bytea, now() + 30000 * interval '1 ms',
  now() + 86400000 * interval '1 ms', now() + 86400000 * interval '1 ms', now(), now())
  ON CONFLICT (tenant, operation, key) DO NOTHING RETURNING expires_at;
@@ -253,6 +255,23 @@ def measure(bench: Bench, rounds: int, only: str | None) -> None:
             bench.ratio(name, what, bar, rounds, ours, plain, unit)
 
 
+def size(bench: Bench) -> None:
+    """Of a completed life with a key of 32 bytes and a response of 1 KiB."""
+    query = """SELECT pg_relation_size('idempotency.key') / n, pg_indexes_size('idempotency.key') / n,
+      (r / n)::int8, pg_current_wal_lsn() - '0/0' FROM (SELECT count(*) AS n FROM idempotency.key) k,
+      (SELECT sum(pg_total_relation_size(relid)) AS r FROM pg_partition_tree('idempotency.response')) t"""
+    before = bench.server.sql("store", "SELECT pg_current_wal_lsn() - '0/0', count(*) FROM idempotency.key")
+    wal, lives = map(int, before.split("|"))
+    bench.store("lives")
+    table, indexes, responses, after = map(int, bench.server.sql("store", query).split("|"))
+    count = int(bench.server.sql("store", "SELECT count(*) FROM idempotency.key"))
+    print(f"{count} completed lives; bytes for each:")
+    print(f"key table {table}, its indexes {indexes}, responses {responses}")
+    print(
+        f"write-ahead log {(after - wal) // (count - lives)}, with the first touch of pages after a checkpoint"
+    )
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -261,12 +280,17 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=3, help="of each measurement")
     parser.add_argument("--folder", type=pathlib.Path, default=pathlib.Path("/tmp"), help="on a real disk")
     parser.add_argument("--only", metavar="NAME", help="one ratio")
+    parser.add_argument("--size", action="store_true", help="what a record takes on the disk")
     arguments = parser.parse_args()
     # The server must not outlive this program.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     server = Server(arguments.folder)
     try:
-        measure(Bench(server, arguments.seconds), arguments.rounds, arguments.only)
+        bench = Bench(server, arguments.seconds)
+        if arguments.size:
+            size(bench)
+        else:
+            measure(bench, arguments.rounds, arguments.only)
     finally:
         server.close()
 
