@@ -663,3 +663,18 @@ def test_functions_with_the_owners_rights_trust_no_search_path(migrate, query):
     assert {name for name, _ in functions} == {"make_response_partitions", "drop_response_partitions"}
     for name, settings in functions:
         assert "search_path=pg_catalog, pg_temp" in settings, name
+
+
+# --- The page
+
+
+def test_sql_of_the_page_runs(server, database, migrate, query):
+    blocks = re.findall(r"```sql\n(.*?)```", (ROOT / "docs" / "postgres.md").read_text(), re.DOTALL)
+    assert len(blocks) > 3
+    assert migrate().returncode == 0
+    try:
+        for block in blocks:
+            query(block)
+        assert query("SELECT pg_has_role('gateway', 'idempotency_filter', 'USAGE')") == [(True,)]
+    finally:
+        server.query("DROP ROLE IF EXISTS gateway")
