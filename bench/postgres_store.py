@@ -3,6 +3,9 @@ each, a connection for each client. Both on one server, which this program start
 synchronous_commit on) in a folder of its own, each in a database of its own. Started by bench/run, which has
 built the programs.
 
+It wants a machine and a disk of its own: beside other programs that keep both busy, the ratios of claims and
+lives were seen to fall to 2 and below.
+
     postgres_store.py [--rounds N] [--seconds S] [--folder PATH] [--only NAME]
     postgres_store.py --size     what a record takes on the disk, instead
 """
