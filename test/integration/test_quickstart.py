@@ -2,6 +2,7 @@
 
 import os
 import re
+import shutil
 import signal
 import socket
 import subprocess
@@ -9,7 +10,7 @@ import subprocess
 import pytest
 from harness.clients import post
 from harness.guard import started_at
-from harness.paths import DEFAULT_ENVOY, ENVOY_VERSIONS, EXAMPLES
+from harness.paths import CACHE, DEFAULT_ENVOY, ENVOY_VERSIONS, EXAMPLES, ROOT
 from harness.ports import free_port
 from harness.process import Process
 from harness.wait import wait_for
@@ -31,12 +32,54 @@ def test_the_demonstration_goes_well_with_every_envoy(version):
     assert result.returncode == 0, result.stdout + result.stderr
     assert "went well" in result.stdout
     assert f"Envoy {version} has loaded the module" in result.stdout
+    for line in (
+        r"POST /payments .* → 201 .*Idempotent-Replayed: true",
+        r"20 times POST /payments .* → .*1 × 201|20 × 201",
+        r"POST /transfers .* → 504 ",
+        r"POST /transfers .* → 409 idempotency_outcome_unknown",
+        r"POST /payments 201 outcome=replayed key_hash=[0-9a-f]{16}$",
+    ):
+        assert re.search(line, result.stdout, re.M), f"{line}\n{result.stdout}"
+
+
+def test_the_demonstration_goes_well_twice_on_one_store(folder):
+    for _ in range(2):
+        result = run("--once", *ports(), "--store", f"sqlite:{folder}/idempotency.db")
+        assert result.returncode == 0, result.stdout + result.stderr
+
+
+def test_the_demonstration_notices_when_nothing_is_protected(folder):
+    """An example whose checks cannot fail would show nothing."""
+    copy = folder / "clone"
+    shutil.copytree(EXAMPLES, copy / "examples")
+    (copy / ".cache").symlink_to(CACHE)
+    # All that it would install and build is there.
+    (copy / "tools").mkdir()
+    for name in ("lib.sh", "versions.env"):
+        shutil.copy(ROOT / "tools" / name, copy / "tools")
+    for program in (copy / "tools" / "setup", folder / "bazel"):
+        program.write_text("#!/bin/sh\n")
+        program.chmod(0o755)
+    config = copy / "examples" / "quickstart" / "envoy.yaml"
+    config.write_text(config.read_text().replace("enforcement: REQUIRED", 'enforcement: "OFF"'))
+    environment = {**os.environ, "PATH": f"{folder}:{os.environ['PATH']}"}
+    result = subprocess.run(
+        [copy / "examples" / "quickstart" / "run", "--once", *ports()],
+        capture_output=True,
+        text=True,
+        timeout=110,
+        env=environment,
+    )
+    assert result.returncode == 1, result.stdout + result.stderr
+    for check in ("the filter refused it", "it is the first answer", "the upstream executed it once"):
+        assert f"FAILED  {check}" in result.stdout
 
 
 def test_the_demonstration_works_with_a_service_of_ones_own(upstream):
     result = run("--once", *ports(), "--upstream", f"127.0.0.1:{upstream.port}")
     assert result.returncode == 0, result.stdout + result.stderr
-    assert [entry["path"] for entry in upstream.executions()] == ["/payments", "/other"]
+    # The first call, one of twenty at once, and the route without a policy.
+    assert [entry["path"] for entry in upstream.executions()] == ["/payments", "/payments", "/other"]
 
 
 def test_the_demonstration_fails_when_the_service_is_not_there():

@@ -25,7 +25,9 @@ def probe_config(config: EnvoyConfig) -> EnvoyConfig:
     manager["access_log"][0]["typed_config"]["log_format"]["text_format_source"]["inline_string"] = (
         "%DYNAMIC_METADATA(probe)% %CUSTOM_FLAGS% %RESPONSE_CODE_DETAILS%\n"
     )
-    route = config.routes[0]
+    route, *others = config.routes
+    for other in others:
+        other.pop("typed_per_filter_config", None)
     route["typed_per_filter_config"]["idempotency"].update(
         dynamic_module_config={"name": "probe", "do_not_close": True},
         filter_name="probe",

@@ -1,4 +1,4 @@
-"""Puts other values into the marked lines of envoy.yaml: render.py FILE MARK=JSON... prints the result.
+"""Puts other values into the marked lines of an envoy.yaml: render.py FILE MARK=JSON... prints the result.
 
 A marked line ends with `{ … }  # MARK`; the braces and what is in them are replaced.
 """

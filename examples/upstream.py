@@ -1,14 +1,22 @@
 """A tiny payment service: every POST that reaches it is a payment made. Standard library only.
 
 upstream.py PORT    0 lets the system choose; the first line it prints tells the port
+
+A payment takes a tenth of a second, a transfer (a path below /transfers) three.
 """
 
 import itertools
 import json
 import sys
+import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 _payments = itertools.count(1)
+
+
+class Server(ThreadingHTTPServer):
+    request_queue_size = 128  # Twenty clients may come at once.
+    daemon_threads = True
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -22,7 +30,13 @@ class Handler(BaseHTTPRequestHandler):
         body = self.rfile.read(int(self.headers.get("content-length") or 0))
         number = next(_payments)
         key = self.headers.get("idempotency-key", "none")
-        print(f"upstream: executed #{number} {self.command} {self.path} key={key}", flush=True)
+        tenant = self.headers.get("x-tenant")
+        print(
+            f"upstream: executed #{number} {self.command} {self.path} key={key}"
+            + (f" tenant={tenant}" if tenant else ""),
+            flush=True,
+        )
+        time.sleep(3 if self.path.startswith("/transfers") else 0.1)
         self._answer(201, {"payment": number, "request": body.decode(errors="replace")})
 
     do_PATCH = do_POST
@@ -33,14 +47,17 @@ class Handler(BaseHTTPRequestHandler):
         self.send_header("content-type", "application/json")
         self.send_header("content-length", str(len(body)))
         self.end_headers()
-        self.wfile.write(body)
+        try:
+            self.wfile.write(body)
+        except OSError:
+            pass  # Envoy gave up waiting.
 
     def log_message(self, *_) -> None:
         pass  # One line for each execution is enough.
 
 
 def main() -> None:
-    server = ThreadingHTTPServer(("127.0.0.1", int(sys.argv[1])), Handler)
+    server = Server(("127.0.0.1", int(sys.argv[1])), Handler)
     print(server.server_address[1], flush=True)
     try:
         server.serve_forever()

@@ -1,0 +1,341 @@
+# For the `run` scripts of the examples. The script sets `example` to its folder's name, sources this file, and
+# calls set_up and start_example after it has read its options.
+# shellcheck shell=bash disable=SC2034,SC2154
+
+examples=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+root=$(cd "$examples/.." && pwd)
+# shellcheck source=tools/lib.sh
+source "$root/tools/lib.sh"
+# shellcheck source=tools/versions.env
+source "$root/tools/versions.env"
+
+# Options that every example has.
+once='' envoy=${ENVOY_VERSIONS##* }
+# What is running: servers, in the order in which they are stopped, and folders that go at the end.
+pids=() folders=()
+# The example's own folder, for configs and logs.
+folder=''
+
+say() { printf '%s\n' "$*"; }
+die() {
+  printf '%s: %s\n' "$example" "$*" >&2
+  exit 1
+}
+usage_error() {
+  printf '%s: %s\nTry: examples/%s/run --help\n' "$example" "$*" "$example" >&2
+  exit 2
+}
+
+# --- options
+
+check_port() {
+  if ! [[ $2 =~ ^[0-9]{1,5}$ ]] || ((10#$2 < 1 || 10#$2 > 65535)); then
+    usage_error "$1 needs a port from 1 to 65535, not '$2'"
+  fi
+}
+
+check_envoy() {
+  [[ " $ENVOY_VERSIONS " == *" $envoy "* ]] || usage_error "--envoy: $envoy is not supported; choose from: $ENVOY_VERSIONS"
+}
+
+# The options of an example that has no others.
+parse_common_options() {
+  while (($#)); do
+    case $1 in
+      --once) once=1 ;;
+      --envoy)
+        (($# >= 2)) || usage_error "$1 needs a value"
+        envoy=$2
+        shift
+        ;;
+      -h | --help)
+        print_usage "$examples/$example/run"
+        exit 0
+        ;;
+      *) usage_error "unknown option '$1'" ;;
+    esac
+    shift
+  done
+  check_envoy
+}
+
+# --- processes
+
+# Installs what a part of tools/setup has.
+set_up() {
+  cd "$root" || exit
+  ENVOY=$envoy tools/setup "$1"
+}
+
+# start_example TARGET...: builds the module and more targets, makes the folder, and has everything cleared away at
+# the end.
+start_example() {
+  local log
+  log=$(mktemp)
+  say "Building libidempotency.so (the first time takes a few minutes)"
+  build_module "$@" >"$log" 2>&1 || {
+    cat "$log" >&2
+    rm -f "$log"
+    die "the module does not build"
+  }
+  rm -f "$log"
+  # All that follows stays on this machine.
+  export no_proxy='*'
+  trap clean_up EXIT
+  trap 'exit 0' INT TERM
+  folder=$(mktemp -d)
+  folders+=("$folder")
+}
+
+clean_up() {
+  trap - EXIT INT TERM
+  local pid
+  for pid in "${pids[@]}"; do
+    kill "$pid" 2>/dev/null || true
+    wait "$pid" 2>/dev/null || true
+  done
+  ((${#folders[@]} == 0)) || rm -rf "${folders[@]}"
+}
+
+# Runs a server that ends with this script, even if the script is killed. To be called in the background.
+serve() { exec setpriv --pdeathsig TERM "$@"; }
+
+# wait_until NAME PID LOG COMMAND...: shows the log if the process ends first.
+wait_until() {
+  local name=$1 pid=$2 log=$3 end=$((SECONDS + 30))
+  shift 3
+  until "$@" 2>/dev/null; do
+    if ! kill -0 "$pid" 2>/dev/null || ((SECONDS > end)); then
+      grep -v '\]\[info\]' "$log" | tail -n 20 >&2
+      die "$name did not start"
+    fi
+    sleep 0.1
+  done
+}
+
+# Bound for a moment, or said to be in use: check_free OPTION PORT.
+check_free() {
+  /usr/bin/python3 - "$2" <<'PYTHON' || die "port $2 is in use; choose another with $1"
+import socket, sys
+with socket.socket() as probe:
+    probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        probe.bind(("127.0.0.1", int(sys.argv[1])))
+    except OSError:
+        sys.exit(1)
+PYTHON
+}
+
+# free_ports N: prints ports that nobody has at the moment.
+free_ports() {
+  /usr/bin/python3 - "$1" <<'PYTHON'
+import socket, sys
+probes = [socket.create_server(("127.0.0.1", 0)) for _ in range(int(sys.argv[1]))]
+print(*[probe.getsockname()[1] for probe in probes])
+PYTHON
+}
+
+json() { /usr/bin/python3 -c "import json, sys; a = sys.argv[2:]; print(json.dumps($1))" - "${@:2}"; }
+address() { json "{'address': a[0], 'port_value': int(a[1])}" "$1" "$2"; }
+
+# The demo service. Sets `upstream` and writes to upstream.log.
+upstream='' upstream_pid=''
+start_upstream() {
+  serve /usr/bin/python3 "$examples/upstream.py" 0 >"$folder/upstream.log" 2>&1 &
+  upstream_pid=$!
+  pids+=("$upstream_pid")
+  wait_until "the demo upstream" "$upstream_pid" "$folder/upstream.log" test -s "$folder/upstream.log"
+  upstream=127.0.0.1:$(head -n 1 "$folder/upstream.log")
+}
+
+# start_envoy NAME PORT ADMIN_PORT MARK=JSON...: the example's envoy.yaml with these values in its marked lines. Its own
+# log goes to NAME.log, the access log to NAME.access. Sets `envoy_pid`.
+envoy_pid=''
+start_envoy() {
+  local name=$1 port=$2 admin_port=$3
+  shift 3
+  /usr/bin/python3 "$examples/render.py" "$examples/$example/envoy.yaml" \
+    "admin=$(address 127.0.0.1 "$admin_port")" "listener=$(address 127.0.0.1 "$port")" \
+    "upstream=$(address "${upstream%:*}" "${upstream##*:}")" "$@" >"$folder/$name.yaml"
+  ENVOY_DYNAMIC_MODULES_SEARCH_PATH=$root/$MODULE_FOLDER serve "$root/.cache/envoy/$envoy/envoy" \
+    -c "$folder/$name.yaml" --disable-hot-restart --file-flush-interval-msec 200 \
+    >"$folder/$name.access" 2>"$folder/$name.log" &
+  envoy_pid=$!
+  # Servers that others need are stopped last.
+  pids=("$envoy_pid" "${pids[@]}")
+  wait_until Envoy "$envoy_pid" "$folder/$name.log" curl -fsS -o /dev/null "http://127.0.0.1:$admin_port/ready"
+}
+
+# --- a PostgreSQL of the example's own
+
+postgres_bin=/usr/lib/postgresql/15/bin
+
+# Runs a program as a user who may run PostgreSQL, which refuses to run as root.
+as_postgres() {
+  if ((EUID)); then
+    exec "$@"
+  fi
+  exec setpriv --reuid postgres --regid postgres --clear-groups "$@"
+}
+
+# new_password NAME: a fresh one, in a file that this user alone can read. The file is what programs are given.
+new_password() { (umask 077 && openssl rand -hex 16 >"$folder/$1.password"); }
+
+# Starts a server on a free port of this machine, with nothing in it but its administrator. Sets `postgres_port`.
+postgres_port='' postgres_pid=''
+start_postgres() {
+  local data
+  data=$(mktemp -d)
+  folders+=("$data")
+  new_password postgres
+  # The administrator's password goes where the server's user can read it, for a moment.
+  install -m 600 "$folder/postgres.password" "$data/password"
+  ((EUID)) || chown -R postgres:postgres "$data"
+  (cd "$data" && as_postgres "$postgres_bin/initdb" -D "$data/db" -U postgres -A scram-sha-256 \
+    --pwfile "$data/password" --encoding UTF8 --locale C) >"$folder/initdb.log" 2>&1 || {
+    cat "$folder/initdb.log" >&2
+    die "initdb failed"
+  }
+  rm "$data/password"
+  read -r postgres_port < <(free_ports 1)
+  # A server that gets SIGINT ends its sessions and stops in good order.
+  (cd "$data" && as_postgres setpriv --pdeathsig INT "$postgres_bin/postgres" -D "$data/db" \
+    -c listen_addresses=127.0.0.1 -c "port=$postgres_port" -c unix_socket_directories=) \
+    >"$folder/postgres.log" 2>&1 &
+  postgres_pid=$!
+  pids+=("$postgres_pid")
+  wait_until PostgreSQL "$postgres_pid" "$folder/postgres.log" \
+    "$postgres_bin/pg_isready" -q -h 127.0.0.1 -p "$postgres_port"
+}
+
+# as_role ROLE COMMAND...: with libpq's variables set for the role's connection.
+as_role() {
+  local role=$1
+  shift
+  PGHOST=127.0.0.1 PGPORT=$postgres_port PGUSER=$role PGPASSWORD=$(<"$folder/$role.password") "$@"
+}
+sql() { as_role "$1" "$postgres_bin/psql" -X -q -A -t -v ON_ERROR_STOP=1 -d "$2" -f -; }
+
+# What an administrator does once: the database, the role that owns the tables, and the role that Envoy logs in with.
+prepare_database() {
+  new_password idempotency_owner
+  new_password envoy
+  sql postgres postgres <<SQL
+CREATE ROLE idempotency_owner LOGIN PASSWORD '$(<"$folder/idempotency_owner.password")';
+CREATE DATABASE app OWNER idempotency_owner;
+-- What a module may do; idempotencyctl migrate grants it the few rights that it needs.
+CREATE ROLE idempotency_filter NOLOGIN;
+CREATE ROLE idempotency_upstream NOLOGIN;
+CREATE ROLE idempotency_operator NOLOGIN;
+CREATE ROLE envoy LOGIN PASSWORD '$(<"$folder/envoy.password")' IN ROLE idempotency_filter;
+SQL
+  as_role idempotency_owner "$root/.cache/bazel-opt/bin/source/cli/idempotencyctl" migrate --conninfo dbname=app \
+    >"$folder/migrate.log" 2>&1 || {
+    cat "$folder/migrate.log" >&2
+    die "the migration failed"
+  }
+}
+
+# The store of an Envoy: no password in the config, only the name of the file that has it.
+postgres_store() {
+  json "{'postgres': {'conninfo': a[0], 'password_file': a[1]}}" \
+    "host=127.0.0.1 port=$postgres_port dbname=app user=envoy" "$folder/envoy.password"
+}
+
+# --- the demonstration
+
+# check WHAT COMMAND...: one line.
+failures=0
+check() {
+  local what=$1
+  shift
+  if "$@"; then
+    say "  ok      $what"
+  else
+    say "  FAILED  $what"
+    failures=$((failures + 1))
+  fi
+}
+
+finish_demonstration() {
+  say
+  if ((failures)); then
+    say "The demonstration FAILED: $failures checks."
+    return 1
+  fi
+  say "The demonstration went well."
+}
+
+# post WHERE PATH BODY [CURL ARGUMENT]...: keeps status, body and headers, and shows them in a line. WHERE is a port.
+status='' body=''
+post() {
+  local port=$1 path=$2 data=$3 shown
+  shift 3
+  status=$(curl -sS -o "$folder/body" -D "$folder/headers" -w '%{http_code}' "http://127.0.0.1:$port$path" \
+    -H 'content-type: application/json' "$@" -d "$data") || status=000
+  body=$(tr -d '\n' <"$folder/body")
+  shown=$body
+  # Of a problem only its code.
+  [[ -z $(code) ]] || shown=$(code)
+  ! is_replay || shown+='   (Idempotent-Replayed: true)'
+  say "> POST $path $data → $status $shown"
+}
+
+# The `code` of a problem body.
+code() { sed -n 's/.*"code": *"\([a-z_]*\)".*/\1/p' <<<"$body"; }
+is_replay() { grep -qi '^idempotent-replayed: true' "$folder/headers"; }
+# answered STATUS [CODE]: what the last post got.
+answered() { [[ "$status $(code)" == "$1 ${2:-}" ]]; }
+# replayed BODY: whether the last post got this as a replay.
+replayed() { [[ $body == "$1" ]] && is_replay; }
+
+# post_20 PORT PATH BODY [CURL ARGUMENT]...: all at once. Each status once, with its number, in `status`.
+post_20() {
+  local port=$1 path=$2 data=$3
+  shift 3
+  # What follows a # is not sent; it makes curl send the same request twenty times.
+  curl -sS --no-progress-meter --parallel --parallel-immediate --parallel-max 20 -o /dev/null -w '%{http_code}\n' \
+    "http://127.0.0.1:$port$path#[1-20]" -H 'content-type: application/json' "$@" -d "$data" >"$folder/statuses" || true
+  status=$(sort "$folder/statuses" | uniq -c | awk '{ printf "%s%s × %s", sep, $1, $2; sep = ", " }')
+  say "> 20 times POST $path $data → $status"
+}
+# Whether each of the twenty got the result, or was told that it is under way.
+twenty_answers() {
+  [[ $(wc -l <"$folder/statuses") == 20 ]] && grep -q '^2' "$folder/statuses" && ! grep -qv '^\(2..\|409\)$' "$folder/statuses"
+}
+
+# How often the demo upstream ran a request: executions PATH [TEXT IN THE LINE].
+executions() { grep "^upstream: executed .* POST $1 " "$folder/upstream.log" | grep -c -- "${2:-}" || true; }
+# Only the demo upstream tells what it executed: check_executions PATH NUMBER [TEXT].
+check_executions() {
+  [[ -z $upstream_pid ]] || check "the upstream executed $(times "$2")" test "$(executions "$1" "${3:-}")" = "$2"
+}
+times() {
+  case $1 in
+    0) say nothing ;;
+    1) say "it once" ;;
+    *) say "it $1 times" ;;
+  esac
+}
+
+# show_access_log NAME PATH: the log up to a request for this path, equal lines once. Envoy writes it a moment later.
+show_access_log() {
+  local end=$((SECONDS + 5))
+  until grep -q " $2 " "$folder/$1.access" || ((SECONDS > end)); do
+    sleep 0.1
+  done
+  uniq "$folder/$1.access" | sed 's/^/  /'
+}
+
+# Serves until Ctrl-C, and shows executions and access logs as they come.
+serve_until_interrupted() {
+  say
+  say "Ctrl-C ends it all."
+  local logs=("$folder"/*.access)
+  [[ -z $upstream_pid ]] || logs+=("$folder/upstream.log")
+  tail -q -n 0 -f "${logs[@]}" --pid="$envoy_pid" &
+  local code=0
+  wait -n "${pids[@]}" || code=$?
+  tail -n 20 "$folder"/*.log >&2
+  die "a server ended by itself (exit code $code)"
+}
