@@ -110,6 +110,12 @@ std::string enumNames(const EnumDescriptor& type) {
   return names;
 }
 
+// What stands in YAML where JSON has this value: OFF without quotes is read as false.
+std::string enumAdvice(const EnumDescriptor& type, const element& value) {
+  const bool meant_off = value.is_bool() && !bool(value) && type.FindValueByName("OFF") != nullptr;
+  return enumNames(type) + (meant_off ? R"( (in YAML write "OFF" with quotes))" : "");
+}
+
 std::string fieldNames(const Descriptor& type) {
   std::string names;
   for (int i = 0; i < type.field_count(); ++i) {
@@ -258,7 +264,7 @@ void Reader::readScalar(const element& value, Message& message, const FieldDescr
       if (choice != nullptr) {
         reflection.SetEnum(&message, &field, choice);
       } else {
-        errors_.add(path, given(value, field), enumNames(*field.enum_type()));
+        errors_.add(path, given(value, field), enumAdvice(*field.enum_type(), value));
       }
       return;
     }

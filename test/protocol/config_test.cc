@@ -384,6 +384,9 @@ INSTANTIATE_TEST_SUITE_P(
         BadCase{R"({"enforcement": 1})", "policy.enforcement: 1; allowed: OFF, OPTIONAL, REQUIRED"},
         BadCase{R"({"enforcement": true})",
                 "policy.enforcement: true; allowed: OFF, OPTIONAL, REQUIRED"},
+        BadCase{
+            R"({"enforcement": false})",
+            R"(policy.enforcement: false; allowed: OFF, OPTIONAL, REQUIRED (in YAML write "OFF" with quotes))"},
         BadCase{R"({"enforcement": null})",
                 "policy.enforcement: null; allowed: a value, or leave the field out"},
         BadCase{R"({"enforcement": "OFF", "enforcement": "OFF"})",
