@@ -25,6 +25,13 @@ BAD_ROUTE = {
     "no such enum value": ({"policy": {"enforcement": "ALWAYS"}}, "enforcement"),
     "wrong type": ({"policy": {"methods": "POST"}}, "methods"),
 }
+# Right by the language of the config, but not built: to accept it would promise it.
+_DETACHED = {"detached": {"cluster": "upstream"}}
+NOT_YET_FILTER = {
+    "encryption": {"encryption": {"keys": [{"id": "a", "file": "/etc/key"}]}},
+    "reconcile": {"reconcile": {"cluster": "upstream", "path": "/outcome"}},
+    "policy.detached": {"policy": _DETACHED},
+}
 
 
 @pytest.mark.parametrize("version", ENVOY_VERSIONS)
@@ -49,6 +56,17 @@ def test_a_bad_filter_config_is_refused_by_the_name_of_the_field(folder, config,
 def test_a_bad_route_config_is_refused_by_the_name_of_the_field(folder, config, case):
     value, name = BAD_ROUTE[case]
     _refused(validate(config.route("/bad", route_config=value), folder), name)
+
+
+@pytest.mark.parametrize("field", NOT_YET_FILTER)
+def test_what_is_not_built_is_refused_and_not_ignored(folder, config, field):
+    result = validate(config.filter(**NOT_YET_FILTER[field]), folder)
+    _refused(result, f"{field}: not supported yet")
+
+
+def test_what_is_not_built_is_refused_on_a_route_too(folder, config):
+    result = validate(config.route("/late", _DETACHED), folder)
+    _refused(result, "route config refused: policy.detached: not supported yet")
 
 
 @pytest.mark.parametrize("version", ENVOY_VERSIONS)
