@@ -268,6 +268,8 @@ finish_demonstration() {
 
 # post WHERE PATH BODY [CURL ARGUMENT]...: keeps status, body and headers, and shows them in a line. WHERE is a port.
 status='' body=''
+# What a port is called, where there are several.
+declare -A names=()
 post() {
   local port=$1 path=$2 data=$3 shown
   shift 3
@@ -278,7 +280,7 @@ post() {
   # Of a problem only its code.
   [[ -z $(code) ]] || shown=$(code)
   ! is_replay || shown+='   (Idempotent-Replayed: true)'
-  say "> POST $path $data → $status $shown"
+  say "> ${names[$port]:+${names[$port]}: }POST $path $data → $status $shown"
 }
 
 # The `code` of a problem body.
@@ -297,7 +299,7 @@ post_20() {
   curl -sS --no-progress-meter --parallel --parallel-immediate --parallel-max 20 -o /dev/null -w '%{http_code}\n' \
     "http://127.0.0.1:$port$path#[1-20]" -H 'content-type: application/json' "$@" -d "$data" >"$folder/statuses" || true
   status=$(sort "$folder/statuses" | uniq -c | awk '{ printf "%s%s × %s", sep, $1, $2; sep = ", " }')
-  say "> 20 times POST $path $data → $status"
+  say "> ${names[$port]:+${names[$port]}: }20 times POST $path $data → $status"
 }
 # Whether each of the twenty got the result, or was told that it is under way.
 twenty_answers() {

@@ -1,0 +1,88 @@
+"""The examples that need a database, as a new user meets them. The quickstart has tests of its own."""
+
+import os
+import re
+import signal
+import subprocess
+
+import pytest
+from harness.guard import started_at
+from harness.paths import DEFAULT_ENVOY, ENVOY_VERSIONS, EXAMPLES
+from harness.process import Process
+from harness.wait import wait_for
+
+WITH_DATABASE = ["postgres", "mesh"]
+
+
+def run(example: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [EXAMPLES / example / "run", *arguments], capture_output=True, text=True, timeout=170
+    )
+
+
+def test_every_example_is_run_by_a_test():
+    found = sorted(path.parent.name for path in EXAMPLES.glob("*/run"))
+    assert found == sorted(["quickstart", *WITH_DATABASE])
+
+
+@pytest.mark.parametrize("example", WITH_DATABASE)
+@pytest.mark.parametrize("version", [ENVOY_VERSIONS[0], DEFAULT_ENVOY])
+def test_the_demonstration_goes_well(example, version):
+    result = run(example, "--once", "--envoy", version)
+    assert result.returncode == 0, result.stdout + result.stderr
+    assert "went well" in result.stdout
+    assert result.stdout.count("\n  ok ") >= 12
+
+
+def test_the_mesh_replays_through_the_other_envoy():
+    output = run("mesh", "--once").stdout
+    assert re.search(
+        r"^> east: POST /payments .* → 201 .*\n.*\n> west: POST /payments .*Replayed: true", output, re.M
+    )
+
+
+@pytest.mark.parametrize("example", WITH_DATABASE)
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
+def test_it_serves_until_ctrl_c_and_leaves_nothing_behind(workspace, example, number):
+    folder = workspace.new_folder("example")
+    process = Process(
+        workspace,
+        example,
+        ["setsid", "--wait", EXAMPLES / example / "run"],
+        folder / "log",
+        env={"TMPDIR": str(folder)},
+    )
+    wait_for(lambda: "Ctrl-C ends it all" in process.output(), process.tail, deadline=100)
+    (script,) = _children(process.pid)
+    servers = _children(script)
+    assert len(servers) >= 3
+    os.kill(script, number)
+    if number != signal.SIGKILL:
+        assert process.wait() == 0
+        assert [path.name for path in folder.iterdir()] == ["log"]
+    wait_for(lambda: not any(map(started_at, servers)), "servers end with the script", deadline=20)
+
+
+@pytest.mark.parametrize("example", WITH_DATABASE)
+def test_bad_options_are_refused(example):
+    for arguments, message in (
+        (["--port", "1"], "unknown option '--port'"),
+        (["--envoy"], "--envoy needs a value"),
+        (["--envoy", "1.38.0"], f"choose from: {' '.join(ENVOY_VERSIONS)}"),
+    ):
+        result = run(example, *arguments)
+        assert result.returncode == 2
+        assert message in result.stderr
+
+
+def test_no_key_or_token_is_committed():
+    for path in EXAMPLES.rglob("*"):
+        if path.is_file() and "__pycache__" not in path.parts:
+            text = path.read_text()
+            assert "PRIVATE KEY-----" not in text, path
+            assert not re.search(r"eyJ[A-Za-z0-9_-]{20}", text), path
+
+
+def _children(pid: int) -> list[int]:
+    with open(f"/proc/{pid}/task/{pid}/children", encoding="ascii") as file:
+        return [int(word) for word in file.read().split()]
