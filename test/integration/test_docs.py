@@ -1,14 +1,17 @@
 """Pages are true: proofs and links lead somewhere, fields are the proto's, configs and SQL on them work."""
 
 import re
+import sqlite3
 import subprocess
 from pathlib import Path
 
 import psycopg
 import pytest
 import yaml
+from harness.clients import post
 from harness.envoy import validate
 from harness.paths import CACHE, ENVOY_VERSIONS, ROOT
+from harness.upstream import behave
 
 REQUIREMENTS = ROOT / "docs" / "requirements.md"
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")])
@@ -156,6 +159,24 @@ def test_an_operator_can_settle_an_unknown_outcome_as_the_page_says(database):
         # Once more: nothing is unknown, so nothing is done.
         owner.execute(let_it_run)
         assert owner.execute("SELECT count(*) FROM idempotency.audit").fetchone() == (1,)
+
+
+def test_an_operator_can_let_a_request_run_again_with_sqlite(envoy, config, upstream, folder):
+    (block,) = blocks(ROOT / "docs" / "operations.md", "sqlite")
+    list_unknown, let_it_run = block.split(";\n", 1)
+    server = envoy(config.filter(tenant={"sources": [{"fixed": "acme"}]}))
+    key = "8e03978e-40d5-43dd-bc93-6894a57f9324"
+    answer = post(server.url + "/payments", key=f'"{key}"', headers=behave(fault="close_after_read"))
+    assert answer.status_code == 503
+    refused = post(server.url + "/payments", key=f'"{key}"')
+    assert (refused.status_code, refused.json()["code"]) == (409, "idempotency_outcome_unknown")
+    with sqlite3.connect(folder / "idempotency.db") as file:
+        (row,) = file.execute(list_unknown).fetchall()
+        assert row[:3] == ("acme", "create-payment", key)
+        assert file.execute(let_it_run).rowcount == 0, "it is another attempt"
+        assert file.execute(let_it_run.replace("1234567890", str(row[3]))).rowcount == 1
+    assert post(server.url + "/payments", key=f'"{key}"').status_code == 200
+    assert len(upstream.executions()) == 2
 
 
 def test_the_operations_page_names_the_packages_of_the_libraries():
