@@ -2,6 +2,7 @@
 
 upstream, toxiproxy        a fresh one for the test
 database                   conninfo of an empty database on a shared PostgreSQL
+migrated                   the same with our schema in it
 postgres_server(major)     a PostgreSQL of the test's own, to kill and restart
 envoy(config, version)     an Envoy with the module, as often as needed
 store_driver(conninfo)     a PostgreSQL store in a process of its own
@@ -107,6 +108,13 @@ def store_driver(workspace: Workspace) -> Iterator[Callable[..., StoreDriver]]:
 
     yield make
     assert [driver.stop() for driver in made] == [0] * len(made)
+
+
+@pytest.fixture
+def migrated(database: str) -> str:
+    """conninfo of a database with our schema in it."""
+    migrate(database)
+    return database
 
 
 @pytest.fixture

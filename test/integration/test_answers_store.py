@@ -1,0 +1,325 @@
+"""What a request gets where the store decides: leases, expiry, quotas, other Envoys, a store that is down.
+
+Each test has an Envoy of its own. The rows that need none are in test_answers.py.
+"""
+
+import json
+
+import pytest
+from harness.ports import free_port
+from harness.site import Site, code_of, new_key
+from harness.wait import wait_for
+
+# The shortest that the config allows.
+SHORT_LEASE = {"lease": "1s", "completion_timeout": "1s"}
+NO_MAINTENANCE = {"enabled": False}
+DEAD_POSTGRES = f"host=127.0.0.1 port={free_port()} user=nobody dbname=nowhere"
+
+
+@pytest.fixture
+def make_site(workspace):
+    return lambda *arguments, **options: Site(workspace, *arguments, **options)
+
+
+@pytest.fixture
+def postgres_site(make_site, migrated):
+    """Sites on one database; each further one with the first one's upstream."""
+    sites: list[Site] = []
+
+    def make(routes: dict[str, dict], timeout: str = "10s", **options) -> Site:
+        store = {"postgres": {"conninfo": migrated, "timeout": timeout}}
+        upstream = sites[0].upstream if sites else None
+        sites.append(make_site(routes, store=store, upstream=upstream, **options))
+        return sites[-1]
+
+    return make
+
+
+# --- Leases
+
+
+@pytest.mark.parametrize("swept", [False, True], ids=["not yet swept", "swept"])
+def test_lease_run_out_unknown(make_site, swept):
+    """The Envoy that ran the request is dead: nobody knows, and no retry finds out by running."""
+    maintenance = {"enabled": swept, "sweep_interval": "1s"}
+    site = make_site({"pay": SHORT_LEASE}, change=lambda config: config.filter(maintenance=maintenance))
+    key = new_key()
+    with site.running("/pay/", key):
+        site.envoy.kill9()
+    site.start()
+    if swept:
+        site.wait_for_state(key, "unknown")
+    answers = []
+
+    def answer() -> str:
+        answers.append(site.send("/pay/", key))
+        return code_of(answers[-1])
+
+    wait_for(lambda: answer() == "idempotency_outcome_unknown", lambda: f"unknown, but {answers[-1]}")
+    assert {response.status for response in answers} == {409}
+    assert {code_of(response) for response in answers} <= {
+        "idempotency_in_progress",
+        "idempotency_outcome_unknown",
+    }
+    assert len(site.executions(key)) == 1
+
+
+def test_lease_run_out_retry(make_site):
+    """By a policy that says so, the next request runs again, with another attempt."""
+    site = make_site({"pay": {**SHORT_LEASE, "on_lease_expired": "RETRY"}})
+    key = new_key()
+    with site.running("/pay/", key):
+        site.envoy.kill9()
+    site.start()
+    answer = wait_for(
+        lambda: response if (response := site.send("/pay/", key, status=201)).status == 201 else None,
+        "the lease runs out",
+    )
+    assert answer.header("idempotent-replayed") is None
+    first, second = site.executions(key)
+    assert first["attempt"] != second["attempt"]
+    assert site.send("/pay/", key).body == answer.body
+
+
+def test_a_lease_is_kept_alive_while_the_request_runs(make_site):
+    site = make_site(
+        {"pay": SHORT_LEASE}, change=lambda config: config.filter(maintenance={"sweep_interval": "1s"})
+    )
+    key = new_key()
+    with site.running("/pay/", key) as let_go:
+        # Far beyond the lease, by what the heartbeat did.
+        site.envoy.wait_for_stat("idempotency.heartbeat.extended", 6)
+        assert code_of(site.send("/pay/", key)) == "idempotency_in_progress"
+        assert let_go().status == 200
+    assert site.state(key) == "completed"
+    assert site.send("/pay/", key).header("idempotent-replayed") == "true"
+
+
+# --- Expiry
+
+
+def test_expired_runs_as_new(make_site):
+    site = make_site({"pay": {**SHORT_LEASE, "ttl": "1s"}}, change=no_maintenance)
+    key = new_key()
+    first = site.send("/pay/", key)
+    seen = []
+
+    def run() -> bool:
+        # Also with another request: the key is as good as new.
+        seen.append(site.send("/pay/", key, body=b'{"n":2}'))
+        return seen[-1].status == 200
+
+    wait_for(run, "the record's life ends")
+    assert {code_of(response) for response in seen[:-1]} <= {"idempotency_key_reused"}
+    assert seen[-1].body != first.body
+    assert len(site.executions(key)) == 2
+    assert site.envoy.stat("idempotency.reserve.expired_run") == 1
+
+
+@pytest.mark.parametrize("kept", [False, True], ids=["past its life", "kept as expired"])
+def test_expired_gone(make_site, kept):
+    maintenance = {"enabled": kept, "reap_interval": "1s", "soft_expire": True}
+    site = make_site(
+        {"pay": {**SHORT_LEASE, "ttl": "1s", "on_expired": "GONE"}},
+        change=lambda config: config.filter(maintenance=maintenance),
+    )
+    key = new_key()
+    assert site.send("/pay/", key).status == 200
+    if kept:
+        site.wait_for_state(key, "expired")
+    answer = wait_for(
+        lambda: response if (response := site.send("/pay/", key)).status != 200 else None, "expired"
+    )
+    assert (answer.status, code_of(answer)) == (410, "idempotency_key_expired")
+    assert answer.header("retry-after") is None
+    assert site.envoy.stat("idempotency.key_expired") == 1
+    assert len(site.executions(key)) == 1
+
+
+def no_maintenance(config) -> None:
+    config.filter(maintenance=NO_MAINTENANCE)
+
+
+# --- Quotas
+
+
+def test_quota_of_new_keys_per_second(make_site):
+    """One each second: of many at once, the others are refused. What is known is not new."""
+    site = make_site({"pay": {}}, change=lambda config: config.filter(limits={"tenant_key_rate": 1}))
+    keys = [new_key() for _ in range(12)]
+    answers = [site.send("/pay/", key) for key in keys]
+    assert answers[0].status == 200
+    refused = [answer for answer in answers if answer.status == 429]
+    # That slow is no machine: twelve seconds for twelve requests.
+    assert refused
+    assert {code_of(answer) for answer in refused} == {"idempotency_quota_exceeded"}
+    assert {answer.header("retry-after") for answer in refused} == {"1"}
+    assert {answer.header("idempotency-key-expires") for answer in refused} == {None}
+    assert site.envoy.stat("idempotency.quota_exceeded") == len(refused)
+    assert len(site.upstream.executions()) == len(answers) - len(refused)
+    # A replay is no new key.
+    for _ in range(4):
+        assert site.send("/pay/", keys[0]).header("idempotent-replayed") == "true"
+    assert site.send("/pay/", new_key(), tenant="other").status == 200
+
+
+def test_quota_of_live_keys(make_site):
+    site = make_site({"pay": {}}, change=lambda config: config.filter(limits={"tenant_live_keys": 2}))
+    first, second, third = new_key(), new_key(), new_key()
+    assert [site.send("/pay/", key).status for key in (first, second)] == [200, 200]
+    with site.counts(covered=1, quota_exceeded=1):
+        refused = site.send("/pay/", third)
+    assert (refused.status, code_of(refused)) == (429, "idempotency_quota_exceeded")
+    assert int(refused.header("retry-after")) >= 1
+    assert site.executions(third) == []
+    assert site.record(third) is None
+    assert site.send("/pay/", first).header("idempotent-replayed") == "true"
+    assert site.send("/pay/", third, tenant="other").status == 200
+
+
+def test_too_many_in_flight(make_site):
+    site = make_site(
+        {"pay": {}}, change=lambda config: config.filter(limits={"in_flight": 1}, maintenance=NO_MAINTENANCE)
+    )
+    first, second = new_key(), new_key()
+    with site.running("/pay/", first) as let_go:
+        with site.counts(covered=1, in_flight_full=1, store__error=1, store_unavailable=1):
+            refused = site.send("/pay/", second)
+        assert (refused.status, code_of(refused)) == (503, "idempotency_store_unavailable")
+        assert let_go().status == 200
+    assert site.executions(second) == []
+    assert site.send("/pay/", second).status == 200
+
+
+# --- Other Envoys
+
+
+def test_in_progress_wait_is_woken_by_another_envoys_completion(postgres_site):
+    routes = {"pay": {"in_flight": {"action": "WAIT", "wait": "60s"}}}
+    one, two = postgres_site(routes), postgres_site(routes)
+    key = new_key()
+    with one.running("/pay/", key) as let_go, two.connect() as connection:
+        two.begin(connection, "/pay/", key)
+        two.envoy.wait_for_stat("idempotency.waited", 1)
+        first = let_go()
+        second = connection.read_response()
+    assert (second.status, second.body) == (200, first.body)
+    assert second.header("idempotent-replayed") == "true"
+    assert len(one.executions(key)) == 1
+
+
+@pytest.mark.parametrize(
+    ("state", "status", "code"),
+    [
+        ("in_progress", 409, "idempotency_in_progress"),
+        ("unknown", 409, "idempotency_outcome_unknown"),
+        ("failed_retryable", 200, None),
+        ("completed", 201, None),
+    ],
+)
+def test_what_one_envoy_did_another_knows(postgres_site, state, status, code):
+    one, two = postgres_site({"pay": {}}), postgres_site({"pay": {}})
+    key = new_key()
+    if state == "in_progress":
+        with one.running("/pay/", key):
+            response = two.send("/pay/", key)
+            other = two.send("/pay/", key, body=b"[]")
+    else:
+        behaviour = {
+            "unknown": {"fault": "close_after_read"},
+            "failed_retryable": {"status": 500},
+            "completed": {"status": 201},
+        }[state]
+        one.send("/pay/", key, **behaviour)
+        assert one.state(key) == state
+        other = two.send("/pay/", key, body=b"[]")
+        response = two.send("/pay/", key)
+    assert response.status == status
+    assert code is None or code_of(response) == code
+    assert (other.status, code_of(other)) == (422, "idempotency_key_reused")
+    assert len(one.executions(key)) == (2 if state == "failed_retryable" else 1)
+
+
+# --- A store that is down
+
+STORE_DOWN = {
+    "closed": {},
+    "open": {"on_store_failure": "FAIL_OPEN"},
+    "later": {"in_flight": {"retry_after": "11s"}},
+}
+
+
+def test_store_down(make_site):
+    site = make_site(STORE_DOWN, store={"postgres": {"conninfo": DEAD_POSTGRES, "timeout": "0.3s"}})
+    key = new_key()
+    with site.counts(covered=1, store__error=1, store_unavailable=1):
+        refused = site.send("/closed/", key)
+    assert (refused.status, code_of(refused)) == (503, "idempotency_store_unavailable")
+    assert refused.header("retry-after") == "1"
+    assert refused.header("idempotency-key-expires") is None
+    assert site.send("/later/", key).header("retry-after") == "11"
+    assert site.upstream.log() == []
+    assert any("was not claimed" in line for line in site.envoy.module_complaints())
+
+
+def test_store_down_fail_open(make_site):
+    site = make_site(STORE_DOWN, store={"postgres": {"conninfo": DEAD_POSTGRES, "timeout": "0.3s"}})
+    key = new_key()
+    with site.counts(covered=2, store__error=2, store__fail_open=2):
+        answers = [site.send("/open/", key, status=201) for _ in range(2)]
+    for answer in answers:
+        assert answer.status == 201
+        assert answer.header("idempotency-enforced") == "false"
+        assert answer.header("idempotency-key-expires") is None
+    executions = site.executions(key)
+    # Unprotected means just that: both ran, and no attempt is claimed to exist.
+    assert [execution["attempt"] for execution in executions] == [None, None]
+
+
+def test_store_down_grpc(make_site):
+    site = make_site(STORE_DOWN, store={"postgres": {"conninfo": DEAD_POSTGRES, "timeout": "0.3s"}})
+    response = site.send("/closed/", new_key(), http2=True, headers={"content-type": "application/grpc"})
+    assert (response.status, response.header("grpc-status")) == (200, "14")
+
+
+def test_store_slow(postgres_site):
+    """The claim comes too late for the request: refused, and the claim is taken back."""
+    site = postgres_site({"pay": {}}, timeout="0.3s")
+    key = new_key()
+    with site.store_held():
+        refused = site.send("/pay/", key)
+    assert (refused.status, code_of(refused)) == (503, "idempotency_store_unavailable")
+    site.wait_for_state(key, None)
+    assert site.executions(key) == []
+    wait_for(lambda: site.send("/pay/", key).status == 200, "the store is back")
+    assert len(site.executions(key)) == 1
+
+
+def test_store_lost_before_the_answer_is_stored(postgres_site):
+    """The client gets the true answer, marked; the write goes on and a retry is replayed in the end."""
+    site = postgres_site({"pay": {"completion_timeout": "0.3s"}}, timeout="20s")
+    key = new_key()
+    with site.running("/pay/", key, status=201) as let_go, site.store_held() as give_back:
+        answer = let_go()
+        assert answer.status == 201
+        assert answer.header("idempotency-stored") == "false"
+        assert answer.header("idempotency-key-expires") is None
+        give_back()
+    site.wait_for_state(key, "completed")
+    assert site.send("/pay/", key).body == answer.body
+    assert len(site.executions(key)) == 1
+    assert site.envoy.stat("idempotency.not_stored") == 1
+
+
+# --- Unknown while somebody asks the upstream
+
+
+def test_unknown_while_reconciliation_goes_on(make_site):
+    reconcile = {"cluster": "upstream", "path": "/status", "first_delay": "600s"}
+    site = make_site({"pay": {}}, change=lambda config: config.filter(reconcile=reconcile))
+    key = new_key()
+    site.send("/pay/", key, fault="close_after_read")
+    response = site.send("/pay/", key)
+    assert code_of(response) == "idempotency_outcome_unknown"
+    assert 1 <= int(response.header("retry-after")) <= 600
+    assert json.loads(response.body)["status"] == 409
