@@ -121,6 +121,19 @@ class EnvoyConfig:
             filters.insert(filters.index(_find_ours(manager)), http_filter)
         return self
 
+    def after_ours(self, http_filter: dict) -> "EnvoyConfig":
+        """Puts another HTTP filter right after ours."""
+        for manager in self.managers:
+            filters = manager["http_filters"]
+            filters.insert(filters.index(_find_ours(manager)) + 1, http_filter)
+        return self
+
+    def cluster(self, name: str, *ports: int, **fields) -> "EnvoyConfig":
+        """One more cluster, like the first; `fields` are Envoy's."""
+        clusters = self.tree["static_resources"]["clusters"]
+        clusters.append({**copy.deepcopy(clusters[0]), "name": name, **fields})
+        return self.upstream(*ports, cluster=name)
+
     # --- the parts of the tree
 
     @property
@@ -151,6 +164,12 @@ def per_route(value: dict) -> dict:
         "filter_name": FILTER_NAME,
         "filter_config": {"@type": _STRUCT, "value": value},
     }
+
+
+def http_filter(name: str, message: str, **fields) -> dict:
+    """One of Envoy's own HTTP filters: its name and message below envoy.filters.http and its package."""
+    kind = _TYPE + f"extensions.filters.http.{name}.v3.{message}"
+    return {"name": f"envoy.filters.http.{name}", "typed_config": {"@type": kind, **fields}}
 
 
 class ListenerFile:

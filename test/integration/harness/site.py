@@ -5,7 +5,6 @@ the client's answer, the upstream's log, the record, the counters.
 """
 
 import contextlib
-import copy
 import itertools
 import json
 import os
@@ -57,7 +56,8 @@ class Site:
     ) -> None:
         """`routes`: name → policy, besides enforcement REQUIRED; the path is /name/."""
         self.upstream = upstream or Upstream(workspace)
-        self.store = store or {"sqlite": {"path": str(workspace.new_folder("store") / "idempotency.db")}}
+        path = workspace.new_folder("store") / "idempotency.db"
+        self.store = store or {"sqlite": {"path": str(path), "timeout": "20s"}}
         self._workspace = workspace
         self._envoy_options = envoy_options
         self.config = EnvoyConfig.quickstart().for_test(self.store)
@@ -70,13 +70,10 @@ class Site:
 
     def _add_clusters(self) -> None:
         """upstream: HTTP/1.1; h2: the same by HTTP/2; dead: nobody listens; empty: no host."""
-        clusters = self.config.tree["static_resources"]["clusters"]
-        (cluster,) = clusters
-        clusters += [{**copy.deepcopy(cluster), "name": name} for name in ("h2", "dead", "empty")]
         self.config.upstream(self.upstream.port)
-        self.config.upstream(self.upstream.port, http2=True, cluster="h2")
-        self.config.upstream(free_port(), cluster="dead")
-        self.config.upstream(cluster="empty")
+        self.config.cluster("h2", self.upstream.port).upstream(self.upstream.port, http2=True, cluster="h2")
+        self.config.cluster("dead", free_port())
+        self.config.cluster("empty")
 
     def start(self) -> None:
         """Also again, after the end of the last one: with the same store."""

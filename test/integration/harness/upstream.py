@@ -7,7 +7,8 @@ A behaviour is a dict. Fields, all optional:
     delay_ms       between the effect and the answer
     hold           a name: the answer waits until release(name)
     fault          "close_before_read", "close_after_read", "reset_after_read", "close_mid_body",
-                   "reset_mid_body"; HTTP/2 alone: "refuse_stream", "goaway"
+                   "reset_mid_body", "hang_mid_body" (until the other side leaves);
+                   HTTP/2 alone: "refuse_stream", "goaway"
     send_continue  False: `Expect: 100-continue` gets no 100
     early_hints    True: a 103 before the answer
 

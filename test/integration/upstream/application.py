@@ -84,6 +84,9 @@ class Application:
                 await exchange.refuse()
             case Fault.GOAWAY:
                 await exchange.goaway()
+            case Fault.HANG_MID_BODY:
+                await exchange.gone.wait()
+                raise PeerGone
             case Fault.RESET_AFTER_READ | Fault.RESET_MID_BODY:
                 await exchange.reset()
             case Fault.CLOSE_BEFORE_READ | Fault.CLOSE_AFTER_READ | Fault.CLOSE_MID_BODY:

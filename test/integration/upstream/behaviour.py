@@ -11,13 +11,14 @@ class Fault(enum.Enum):
     RESET_AFTER_READ = "reset_after_read"  # The same with a TCP reset, or RST_STREAM.
     CLOSE_MID_BODY = "close_mid_body"  # Half of the response body, then closed.
     RESET_MID_BODY = "reset_mid_body"  # Half of the response body, then reset.
+    HANG_MID_BODY = "hang_mid_body"  # Half of the response body, then nothing until the other side leaves.
     REFUSE_STREAM = "refuse_stream"  # HTTP/2: RST_STREAM(REFUSED_STREAM) before anything was done.
     GOAWAY = "goaway"  # HTTP/2: GOAWAY that excludes this stream, then closed.
 
 
 BEFORE_EFFECT = {Fault.CLOSE_BEFORE_READ, Fault.REFUSE_STREAM, Fault.GOAWAY}
 HTTP2_ONLY = {Fault.REFUSE_STREAM, Fault.GOAWAY}
-MID_BODY = {Fault.CLOSE_MID_BODY, Fault.RESET_MID_BODY}
+MID_BODY = {Fault.CLOSE_MID_BODY, Fault.RESET_MID_BODY, Fault.HANG_MID_BODY}
 
 
 class Framing(enum.Enum):
