@@ -274,21 +274,13 @@ def test_in_progress_wait_replays_on_time(site, http2):
         site.running("/wait/", key) as let_go,
         site.connect(http2) as connection,
     ):
-        with one_more_waits(site):
+        with site.until_counted("waited"):
             stream = site.begin(connection, "/wait/", key)
         first = let_go()
         second = connection.read_response() if stream is None else connection.finish(stream)
     assert (second.status, second.body) == (200, first.body)
     assert second.header("idempotent-replayed") == "true"
     assert len(site.executions(key)) == 1
-
-
-@contextlib.contextmanager
-def one_more_waits(site: Site):
-    """Over when a request that was sent meanwhile is held."""
-    before = site.envoy.stat("idempotency.waited")
-    yield
-    site.envoy.wait_for_stat("idempotency.waited", before + 1)
 
 
 def test_in_progress_wait_ends_with_a_conflict(site):
@@ -307,7 +299,7 @@ def test_in_progress_wait_runs_what_failed(site):
     """The one waited for fails in a way that lets the next run: the waiter is the next."""
     key = new_key()
     with site.running("/wait/", key, status=503) as let_go, site.connect() as connection:
-        with one_more_waits(site):
+        with site.until_counted("waited"):
             site.begin(connection, "/wait/", key)
         assert let_go().status == 503
         assert connection.read_response().status == 200
@@ -319,7 +311,7 @@ def test_in_progress_wait_client_may_leave(site):
     key = new_key()
     with site.running("/wait/", key) as let_go:
         counts = site.counts(covered=1, reserve__in_progress=1, waited=1, cut_short=1)
-        with counts, site.connect() as connection, one_more_waits(site):
+        with counts, site.connect() as connection, site.until_counted("waited"):
             site.begin(connection, "/wait/", key)
         assert let_go().status == 200
     assert len(site.executions(key)) == 1

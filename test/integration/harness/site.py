@@ -192,6 +192,13 @@ class Site:
         named = {entry["name"].removeprefix(PREFIX): entry["value"] for entry in entries if "name" in entry}
         return {name: value for name, value in named.items() if value and not _BACKGROUND.match(name)}
 
+    @contextlib.contextmanager
+    def until_counted(self, name: str) -> Iterator[None]:
+        """Over when this counter has moved since the beginning."""
+        before = self.envoy.stat(PREFIX + name)
+        yield
+        self.envoy.wait_for_stat(PREFIX + name, before + 1)
+
     def _claims_held(self) -> int:
         counters = self.counters()
         made = ("reserve.created", "reserve.failed_retry", "reserve.expired_run")

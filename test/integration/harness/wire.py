@@ -166,15 +166,19 @@ class Http2Connection:
         headers: list[tuple[str, str]] | dict[str, str] = (),
         body: bytes = b"",
         trailers: list[tuple[str, str]] = (),
+        end: bool = True,
     ) -> int:
-        """Sends a request and returns its stream id. The body must fit the first window (64 KiB)."""
+        """Sends a request and returns its stream id. The body must fit the first window (64 KiB).
+
+        `end=False`: as if more of it were to come.
+        """
         stream = self._h2.get_next_available_stream_id()
         pairs = [(":method", method), (":scheme", "http"), (":path", path), (":authority", "test")]
         pairs += headers.items() if isinstance(headers, dict) else headers
-        self._h2.send_headers(stream, pairs, end_stream=not body and not trailers)
+        self._h2.send_headers(stream, pairs, end_stream=end and not body and not trailers)
         for start in range(0, len(body), 16384):
             last = start + 16384 >= len(body)
-            self._h2.send_data(stream, body[start : start + 16384], end_stream=last and not trailers)
+            self._h2.send_data(stream, body[start : start + 16384], end_stream=end and last and not trailers)
         if trailers:
             self._h2.send_headers(stream, trailers, end_stream=True)
         self._flush()
