@@ -786,11 +786,11 @@ void StreamFilter::markResponse(bool stored) {
 void StreamFilter::onStreamComplete() {
   const bool whole =
       state_ == State::Passing || state_ == State::Answered || state_ == State::Settling;
-  if (!whole) {
+  leaveRequest();
+  const bool goes_on = settleAtEnd();
+  if (!whole && !goes_on) {
     stream().increment(stats().cut_short);
   }
-  leaveRequest();
-  settleAtEnd();
   // Where we answered inside a hook, that hook goes on after this.
   state_ = state_ == State::Answered ? State::Answered : State::Passing;
   if (std::exchange(entered_, false)) {
@@ -808,9 +808,9 @@ void StreamFilter::leaveRequest() {
   }
 }
 
-void StreamFilter::settleAtEnd() {
+bool StreamFilter::settleAtEnd() {
   if (!claim_.has_value()) {
-    return;
+    return false;
   }
   const HeldClaim claim = *std::exchange(claim_, std::nullopt);
   const StreamFacts facts = streamFacts(stream(), via_upstream_, false);
@@ -819,10 +819,11 @@ void StreamFilter::settleAtEnd() {
   traceOutcome(stream(), wordOf(action.kind, action.tombstone));
   if (action.kind == StoreActionKind::Leave) {
     backend().redirects().give(claim, steady_clock::now());
-    return;
+    return true;
   }
   backend().settle(claim, endingOf(claim, action, response, {}, errorWord(stream())), nullptr,
                    nullptr);
+  return false;
 }
 
 Ending StreamFilter::endingOf(const HeldClaim& claim, const StoreAction& action,

@@ -118,8 +118,9 @@ private:
   // --- The end
   // The request is over before it ran: whoever was asked need not answer.
   void leaveRequest();
-  // The stream ends, and with it the attempt.
-  void settleAtEnd();
+  // The stream ends, and with it the attempt: unless the request goes on in another stream, which
+  // is what it returns.
+  bool settleAtEnd();
   Ending endingOf(const HeldClaim& claim, const StoreAction& action, const ResponseFacts& response,
                   std::string bytes, std::string error) const;
 

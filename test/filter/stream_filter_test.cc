@@ -612,6 +612,7 @@ TEST_F(StreamFilterTest, InternalRedirectGoesOnWithTheSameClaim) {
   EXPECT_EQ(second.continued_response, 1);
   EXPECT_EQ(stateOf(), RecordState::Completed);
   EXPECT_EQ(config().counter("redirected"), 1u);
+  EXPECT_EQ(config().counter("cut_short"), 0u);  // It goes on.
 }
 
 TEST_F(StreamFilterTest, StrangerWithAnotherAttemptDoesNotTakeOverARedirect) {
