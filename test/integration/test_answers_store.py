@@ -9,6 +9,7 @@ import pytest
 from harness.ports import free_port
 from harness.site import Site, code_of, new_key
 from harness.wait import wait_for
+from harness.wire import WireResponse
 
 # The shortest that the config allows.
 SHORT_LEASE = {"lease": "1s", "completion_timeout": "1s"}
@@ -71,14 +72,17 @@ def test_lease_run_out_retry(make_site):
     with site.running("/pay/", key):
         site.envoy.kill9()
     site.start()
-    answer = wait_for(
-        lambda: response if (response := site.send("/pay/", key, status=201)).status == 201 else None,
-        "the lease runs out",
-    )
+    answer = wait_for(lambda: ran(site, "/pay/", key, 201), "the lease runs out")
     assert answer.header("idempotent-replayed") is None
     first, second = site.executions(key)
     assert first["attempt"] != second["attempt"]
     assert site.send("/pay/", key).body == answer.body
+
+
+def ran(site: Site, path: str, key: str, status: int) -> WireResponse | None:
+    """The answer of the upstream with this status, if that is what a request gets now."""
+    response = site.send(path, key, status=status)
+    return response if response.status == status else None
 
 
 def test_a_lease_is_kept_alive_while_the_request_runs(make_site):
@@ -93,6 +97,29 @@ def test_a_lease_is_kept_alive_while_the_request_runs(make_site):
         assert let_go().status == 200
     assert site.state(key) == "completed"
     assert site.send("/pay/", key).header("idempotent-replayed") == "true"
+
+
+def test_a_late_answer_is_fenced_off(postgres_site):
+    """An Envoy that stood still comes back with an answer when another has finished the key."""
+    routes = {"pay": {**SHORT_LEASE, "on_lease_expired": "RETRY"}}
+    still, other = postgres_site(routes), postgres_site(routes)
+    key = new_key()
+    with still.running("/pay/", key, status=201) as let_go:
+        still.envoy.process.pause()
+        try:
+            second = wait_for(lambda: ran(other, "/pay/", key, 202), "the lease runs out")
+        finally:
+            still.envoy.process.resume()
+        first = let_go()
+    # It is what its upstream said, but not what is on record.
+    assert (first.status, first.header("idempotency-stored")) == (201, "false")
+    assert first.header("idempotency-key-expires") is None
+    assert still.record(key)["status"] == 202
+    for site in (still, other):
+        replay = site.send("/pay/", key)
+        assert (replay.status, replay.body) == (202, second.body)
+    still.envoy.wait_for_stat("idempotency.zombie_key", 1)
+    assert len(still.executions(key)) == 2
 
 
 # --- Expiry

@@ -8,6 +8,7 @@ import socket
 import pytest
 from harness.config import EnvoyConfig
 from harness.paths import ENVOY_VERSIONS
+from harness.postgres import migrate
 from harness.process import Workspace
 from harness.site import Site, code_of, new_key
 from harness.wait import wait_for
@@ -16,13 +17,22 @@ from harness.wire import Http1Connection, Http2Connection
 SIZE = 900_000
 
 
-@pytest.fixture(scope="module", params=ENVOY_VERSIONS)
+@pytest.fixture(scope="module", params=[*ENVOY_VERSIONS, "postgres"])
 def site(request, session_workspace: Workspace):
+    """Each Envoy on SQLite, and the newest on PostgreSQL."""
+    options = {"version": request.param}
+    if request.param == "postgres":
+        server = request.getfixturevalue("shared_postgres")
+        # It goes with its server.
+        conninfo = server.conninfo(server.create_database())
+        migrate(conninfo)
+        options = {"store": {"postgres": {"conninfo": conninfo, "timeout": "20s"}}}
+
     def change(config: EnvoyConfig) -> None:
         config.filter(maintenance={"enabled": False})
         config.route("/h2/", {"enforcement": "REQUIRED"}, cluster="h2")
 
-    made = Site(session_workspace, {"up": {}}, change=change, version=request.param)
+    made = Site(session_workspace, {"up": {}}, change=change, **options)
     yield made
     no_request_left(made)
     assert made.envoy.stop() == 0

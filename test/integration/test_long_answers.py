@@ -5,7 +5,9 @@ Above all: never Envoy's own 500 for a response that succeeded, however the part
 
 import json
 
+import httpx
 import pytest
+from harness.clients import post
 from harness.config import EnvoyConfig
 from harness.paths import ENVOY_VERSIONS
 from harness.process import Workspace
@@ -13,6 +15,8 @@ from harness.site import Site, code_of, new_key
 
 # Of the listener, and so of Envoy's own buffers. Far below what some routes hold.
 BUFFER = 32 * 1024
+# The smallest: a body comes in many parts, and only while somebody takes them.
+WINDOWS = {"initial_stream_window_size": 65535, "initial_connection_window_size": 65535}
 PATHS = {"up http1": "/up/", "up http2": "/h2/"}
 ROUTES = {
     "up": {"max_response_bytes": 1000},
@@ -32,6 +36,10 @@ def site(request, session_workspace: Workspace):
         config.listeners[0]["per_connection_buffer_limit_bytes"] = BUFFER
         for cluster in config.tree["static_resources"]["clusters"]:
             cluster["per_connection_buffer_limit_bytes"] = BUFFER
+        config.managers[0]["http2_protocol_options"] = WINDOWS
+        (h2,) = [c for c in config.tree["static_resources"]["clusters"] if c["name"] == "h2"]
+        (options,) = h2["typed_extension_protocol_options"].values()
+        options["explicit_http_config"]["http2_protocol_options"] = WINDOWS
         config.route("/h2/", {"enforcement": "REQUIRED", **ROUTES["up"]}, cluster="h2")
         config.route("/large-h2/", {"enforcement": "REQUIRED", **ROUTES["large"]}, cluster="h2")
 
@@ -116,14 +124,22 @@ def test_a_response_over_envoys_own_limit_is_stored_and_replayed(site, path, htt
     assert len(site.executions(key)) == 1
 
 
-def test_a_request_over_envoys_own_limit_is_held(site):
+@every_downstream
+@pytest.mark.parametrize("path", ["/large/", "/large-h2/"], ids=PATHS)
+def test_a_request_over_envoys_own_limit_is_held(site, path, http2):
     key = new_key()
-    body = json.dumps({"text": "x" * 2_000_000}).encode()
-    first = site.send("/large/", key, body=body)
-    assert first.status == 200
-    assert site.send("/large/", key, body=body).body == first.body
-    assert code_of(site.send("/large/", key, body=body.replace(b"x", b"y"))) == "idempotency_key_reused"
-    assert site.executions(key)[0]["request_size"] == len(body)
+    headers = {"x-tenant-id": "acme", "content-type": "application/json"}
+
+    def send(letter: str) -> httpx.Response:
+        body = json.dumps({"text": letter * 2_000_000}).encode()
+        return post(site.envoy.url + path, key, http2=http2, headers=headers, content=body)
+
+    first, second, other = send("x"), send("x"), send("y")
+    assert first.status_code == 200
+    assert (second.content, second.headers["idempotent-replayed"]) == (first.content, "true")
+    assert (other.status_code, other.json()["code"]) == (422, "idempotency_key_reused")
+    (execution,) = site.executions(key)
+    assert execution["request_size"] > 2_000_000
 
 
 @every_path

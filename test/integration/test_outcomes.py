@@ -51,6 +51,11 @@ def change(config: EnvoyConfig, port: int) -> None:
     config.route("/per-try/", required, retry_policy=per_try)
     config.route("/idle/", required, idle_timeout="0.3s")
     config.route("/duration/", required, max_stream_duration={"max_stream_duration": "0.3s"})
+    # One operation, so that a request of one waits for that of the other.
+    waits = {**required, "operation": "waits", "fingerprint": {"mode": "NONE"}}
+    waits["in_flight"] = {"action": "WAIT", "wait": "60s"}
+    config.route("/waited-for/", waits)
+    config.route("/wait-idle/", waits, idle_timeout="0.3s")
     for name, action in {
         "direct": {"direct_response": {"status": 200, "body": {"inline_string": "direct"}}},
         "moved": {"redirect": {"path_redirect": "/elsewhere"}},
@@ -168,6 +173,16 @@ def test_connection_that_ends_the_body_ends_a_whole_response(site):
     site.upstream.script({"framing": "close", "body": "whole"}, key=key)
     assert site.send("/up/", key).body == b"whole"
     assert site.state(key) == "completed"
+
+
+def test_trailers_of_the_request_reach_the_upstream(site):
+    key = new_key()
+    fields = {"idempotency-key": key, "x-tenant-id": "acme"}
+    for _ in range(2):
+        with site.connect(http2=True) as connection:
+            assert connection.request("POST", "/h2/", fields, b"{}", trailers=[("x-sum", "1")]).status == 200
+    (execution,) = site.executions(key)
+    assert execution["request_trailers"] == [["x-sum", "1"]]
 
 
 @pytest.mark.parametrize("hint", ["early hints", "100-continue"])
@@ -309,6 +324,7 @@ def test_timeout_is_unknown(site, path, http2):
     with site.counts(**ended("unknown")):
         response = site.send(path, key, http2=http2, hold=f"for ever {key}")
     assert response.status == 504
+    assert response.header("idempotency-key-expires")
     assert len(site.executions(key)) == 1
     is_unknown(site, path, key)
 
@@ -344,6 +360,16 @@ def test_timeout_while_the_request_is_held_claims_nothing(site, path, http2):
         site.wait_for_state(key, None)
     assert site.executions(key) == []
     assert site.send(path, key).status == 200
+
+
+@every_downstream
+def test_timeout_while_the_request_waits_for_another(site, http2):
+    key = new_key()
+    with site.running("/waited-for/", key) as let_go:
+        with site.counts(covered=1, waited=1, reserve__in_progress=1):
+            assert site.send("/wait-idle/", key, http2=http2).status == 504
+        assert let_go().status == 200
+    assert len(site.executions(key)) == 1
 
 
 @every_downstream
