@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "source/protocol/grpc.h"
+#include "source/protocol/header_names.h"
 #include "source/protocol/headers.h"
 
 namespace idempotency {
@@ -52,7 +53,8 @@ bool isKnownTooLarge(envoy::Stream stream, const Policy& policy) {
 }
 
 bool isEndless(envoy::Stream stream) {
-  return stream.responseHeaders().get("content-type").value_or("").starts_with("text/event-stream");
+  const std::string_view type = stream.responseHeaders().get("content-type").value_or("");
+  return toLower(type).starts_with("text/event-stream");
 }
 
 StreamFacts streamFacts(envoy::Stream stream, bool via_upstream, bool complete) {

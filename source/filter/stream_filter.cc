@@ -717,7 +717,8 @@ void StreamFilter::finishResponse(envoy::Within within) {
 
 void StreamFilter::overflow() {
   state_ = State::Overflowing;
-  record_stays_ = true;
+  // As far as can be told before the end.
+  record_stays_ = !policy_->released_statuses.contains(upstream_status_);
   markResponse(true);
 }
 

@@ -329,9 +329,20 @@ TEST_F(StreamFilterTest, AnnouncedLengthStreamsOnAtOnce) {
   EXPECT_EQ(record()->tombstone, Tombstone::TooLarge);
 }
 
+TEST_F(StreamFilterTest, LongResponseThatIsNoResultPromisesNoRecord) {
+  usePolicy(R"("max_response_bytes": 4)");
+  const auto stream = send();
+  responseHeaders(*stream, "401", false, {{"content-length", "5"}});
+  EXPECT_EQ(stream->responseBody("12345", false), BodyAction::Continue);
+  EXPECT_EQ(header(stream->maps[ResponseMap], "idempotency-key-expires"), "");
+  stream->responseBody("", true);
+  settle(*stream);
+  EXPECT_FALSE(record().has_value());
+}
+
 TEST_F(StreamFilterTest, EventStreamPassesUnheld) {
   const auto stream = send();
-  responseHeaders(*stream, "200", false, {{"content-type", "text/event-stream; charset=utf-8"}});
+  responseHeaders(*stream, "200", false, {{"content-type", "Text/Event-Stream; charset=utf-8"}});
   EXPECT_EQ(stream->responseBody("data: 1\n\n", false), BodyAction::Continue);
   stream->responseBody("", true);
   settle(*stream);

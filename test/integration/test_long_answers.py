@@ -45,8 +45,7 @@ def site(request, session_workspace: Workspace):
 
     made = Site(session_workspace, ROUTES, change=change, version=request.param)
     yield made
-    assert made.envoy.stop() == 0
-    made.upstream.stop()
+    made.close()
 
 
 def tombstone() -> dict[str, int]:
@@ -87,6 +86,16 @@ def test_a_long_response_that_failed_lets_the_next_request_run(site, path):
     key = new_key()
     assert len(site.send(path, key, status=503, body_size=5000).body) == 5000
     site.wait_for_state(key, "failed_retryable")
+    assert site.send(path, key).status == 200
+
+
+@every_path
+def test_a_long_response_that_is_no_result_releases(site, path):
+    key = new_key()
+    first = site.send(path, key, status=401, body_size=5000)
+    assert (first.status, len(first.body)) == (401, 5000)
+    assert first.header("idempotency-key-expires") is None
+    site.wait_for_state(key, None)
     assert site.send(path, key).status == 200
 
 
