@@ -46,8 +46,7 @@ def site(request, session_workspace: Workspace):
     made = Site(session_workspace, ROUTES, change=change)
     made.cached = int(cache is None)
     yield made
-    assert made.envoy.stop() == 0
-    made.upstream.stop()
+    made.close()
 
 
 def is_problem(response: WireResponse, status: int, code: str, retry_after: int | None = None) -> None:

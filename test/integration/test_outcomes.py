@@ -89,9 +89,7 @@ def site(request, session_workspace: Workspace):
         version=request.param,
     )
     yield made
-    assert made.envoy.stop() == 0
-    assert made.envoy.module_complaints() == []
-    made.upstream.stop()
+    made.close()
 
 
 def ended(name: str) -> dict[str, int]:

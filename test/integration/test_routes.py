@@ -52,3 +52,17 @@ def test_a_virtual_hosts_config_covers_its_routes_and_a_route_beats_it(envoy, co
     server = envoy(config)
     assert problem(post(f"{server.url}/other")) == (400, "idempotency_key_missing")
     assert post(f"{server.url}/open").status_code == 200
+
+
+def test_a_route_may_switch_the_filter_off_or_configure_it_in_envoys_own_wrapper(envoy, config):
+    wrapper = "type.googleapis.com/envoy.config.route.v3.FilterConfig"
+    config.filter(policy=REQUIRED).route("/disabled", {}).route("/wrapped", {"min_key_length": 30})
+    wrapped, disabled = config.routes[0], config.routes[1]
+    assert disabled["name"] == "disabled"
+    disabled["typed_per_filter_config"] = {"idempotency": {"@type": wrapper, "disabled": True}}
+    inner = wrapped["typed_per_filter_config"]["idempotency"]
+    wrapped["typed_per_filter_config"] = {"idempotency": {"@type": wrapper, "config": inner}}
+    server = envoy(config)
+    assert post(f"{server.url}/disabled").status_code == 200
+    assert problem(post(f"{server.url}/wrapped", key=KEY)) == (400, "idempotency_key_invalid")
+    assert problem(post(f"{server.url}/other")) == (400, "idempotency_key_missing")

@@ -81,6 +81,17 @@ class Site:
         self.port = self.envoy.port
         self._running = 0  # Requests that a test holds in the upstream.
 
+    def close(self) -> None:
+        """The end of all: every claim was settled once, no request is left, Envoy goes in peace."""
+        wait_for(lambda: self._claims_held() == 0, lambda: f"claims settled: {self.counters()}")
+        self.wait_until_idle()
+        assert self.envoy.stop() == 0
+        assert self.envoy.module_complaints() == []
+        self.upstream.stop()
+
+    def wait_until_idle(self) -> None:
+        wait_for(lambda: self.envoy.stat(PREFIX + "in_flight") == 0, "no request is under way")
+
     # --- requests
 
     def connect(self, http2: bool = False) -> Http1Connection | Http2Connection:
