@@ -17,10 +17,11 @@ from pathlib import Path
 
 import pytest
 from harness.config import EnvoyConfig
+from harness.ctl import migrate
 from harness.envoy import Envoy
 from harness.postgres import Postgres
 from harness.process import Workspace
-from harness.store_driver import StoreDriver, migrate
+from harness.store_driver import StoreDriver
 from harness.toxiproxy import Toxiproxy
 from harness.upstream import Upstream
 

@@ -7,8 +7,8 @@ import socket
 
 import pytest
 from harness.config import EnvoyConfig
+from harness.ctl import migrate
 from harness.paths import ENVOY_VERSIONS
-from harness.postgres import migrate
 from harness.process import Workspace
 from harness.site import Site, code_of, new_key
 from harness.wait import wait_for

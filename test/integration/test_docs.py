@@ -2,7 +2,6 @@
 
 import re
 import sqlite3
-import subprocess
 from pathlib import Path
 
 import psycopg
@@ -10,7 +9,7 @@ import pytest
 import yaml
 from harness.clients import post
 from harness.envoy import validate
-from harness.paths import CACHE, ENVOY_VERSIONS, ROOT
+from harness.paths import ENVOY_VERSIONS, ROOT
 from harness.upstream import behave
 
 REQUIREMENTS = ROOT / "docs" / "requirements.md"
@@ -136,11 +135,9 @@ def test_the_configs_on_a_page_are_accepted(folder, config, name):
     assert result.returncode == 0, result.stdout
 
 
-def test_an_operator_can_settle_an_unknown_outcome_as_the_page_says(database):
+def test_an_operator_can_settle_an_unknown_outcome_as_the_page_says(migrated):
     list_unknown, let_it_run = blocks(ROOT / "docs" / "operations.md", "sql")
-    program = CACHE / "bazel-opt" / "bin" / "source" / "cli" / "idempotencyctl"
-    subprocess.run([program, "migrate", "--conninfo", database], check=True, capture_output=True)
-    with psycopg.connect(database, autocommit=True) as owner:
+    with psycopg.connect(migrated, autocommit=True) as owner:
         owner.execute(
             """INSERT INTO idempotency.key (tenant, operation, key, fingerprint, attempt, state, lease_until,
                  expires_at, reap_at, claimed_at, created_at)

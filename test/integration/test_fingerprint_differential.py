@@ -8,9 +8,8 @@ import subprocess
 
 import pytest
 import rfc8785
-from harness.paths import CACHE
+from harness.ctl import PROGRAM as CTL
 
-CTL = CACHE / "bazel-opt" / "bin" / "source" / "cli" / "idempotencyctl"
 ROUNDS = 200
 # Kinds of parts, as docs/fingerprint.md lists them and source/fingerprint/framing.h numbers them.
 VERSION, METHOD, PATH, MEDIA_TYPE, CANONICAL = 1, 2, 3, 5, 18

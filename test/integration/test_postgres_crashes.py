@@ -9,10 +9,11 @@ from dataclasses import dataclass
 
 import psycopg
 import pytest
+from harness.ctl import migrate
 from harness.lives import Lives
 from harness.postgres import Postgres, unprivileged_user
 from harness.small_disk import SmallDisk
-from harness.store_driver import StoreDriver, migrate, new_attempt
+from harness.store_driver import StoreDriver, new_attempt
 from harness.wait import wait_for
 
 

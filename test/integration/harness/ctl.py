@@ -5,6 +5,7 @@ import subprocess
 
 from .paths import CACHE
 
+# Without a look whether it is there: modules that name it load before it is built, too.
 PROGRAM = CACHE / "bazel-opt" / "bin" / "source" / "cli" / "idempotencyctl"
 _DEADLINE = 60
 
@@ -31,6 +32,12 @@ def run(*words: str, text: str = "", env: dict[str, str] | None = None) -> subpr
         timeout=_DEADLINE,
         env=_environment(env),
     )
+
+
+def migrate(conninfo: str) -> None:
+    """Puts the schema into a database, as an operator does."""
+    done = run("migrate", "--conninfo", conninfo)
+    assert done.returncode == 0, done.stderr
 
 
 def _environment(more: dict[str, str] | None) -> dict[str, str]:

@@ -57,13 +57,6 @@ def built(path: str) -> Path:
     return file
 
 
-def idempotencyctl() -> Path:
-    program = CACHE / "bazel-opt" / "bin" / "source" / "cli" / "idempotencyctl"
-    if not program.exists():
-        raise FileNotFoundError(f"{program} is not built: run test/run integration")
-    return program
-
-
 def _installed(path: Path) -> Path:
     if not path.exists():
         raise FileNotFoundError(f"{path} is missing: run tools/setup")

@@ -31,14 +31,6 @@ def new_attempt() -> int:
     return random.randrange(1, 2**63)
 
 
-def migrate(conninfo: str) -> None:
-    subprocess.run(
-        [built("source/cli/idempotencyctl"), "migrate", "--conninfo", conninfo],
-        check=True,
-        capture_output=True,
-    )
-
-
 class StoreDriver:
     """The process ends with its standard input, and so with this one. Many threads may ask at once."""
 
