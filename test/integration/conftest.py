@@ -3,6 +3,7 @@
 upstream, toxiproxy        a fresh one for the test
 database                   conninfo of an empty database on a shared PostgreSQL
 migrated                   the same with our schema in it
+records                    a database of the test's own with the filter's schema, on a shared PostgreSQL
 postgres_server(major)     a PostgreSQL of the test's own, to kill and restart
 envoy(config, version)     an Envoy with the module, as often as needed
 store_driver(conninfo)     a PostgreSQL store in a process of its own
@@ -21,6 +22,7 @@ from harness.ctl import migrate
 from harness.envoy import Envoy
 from harness.postgres import Postgres
 from harness.process import Workspace
+from harness.records import Records
 from harness.store_driver import StoreDriver
 from harness.toxiproxy import Toxiproxy
 from harness.upstream import Upstream
@@ -34,6 +36,12 @@ _workspaces: list[Workspace] = []
 @pytest.fixture(scope="session")
 def session_workspace() -> Iterator[Workspace]:
     """Holds what many tests share."""
+    yield from _workspace()
+
+
+@pytest.fixture(scope="module")
+def module_workspace() -> Iterator[Workspace]:
+    """Holds what the tests of one file share."""
     yield from _workspace()
 
 
@@ -116,6 +124,13 @@ def migrated(database: str) -> str:
     """conninfo of a database with our schema in it."""
     migrate(database)
     return database
+
+
+@pytest.fixture
+def records(shared_postgres: Postgres) -> Iterator[Records]:
+    name = shared_postgres.create_database()
+    yield Records(shared_postgres, name)
+    shared_postgres.drop_database(name)
 
 
 @pytest.fixture

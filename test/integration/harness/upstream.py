@@ -2,7 +2,8 @@
 
 A behaviour is a dict. Fields, all optional:
 
-    status, headers, body | body_size, trailers    the answer; by default 200 and JSON about the execution
+    status, headers, body | body_size | body_hex, trailers
+                   the answer; by default 200 and JSON about the execution
     framing        "length", "chunked" or "close" (HTTP/1)
     delay_ms       between the effect and the answer
     hold           a name: the answer waits until release(name)

@@ -110,6 +110,8 @@ def _response(behaviour: Behaviour, facts: dict, request_body: bytes) -> Respons
     headers.append(("x-execution", str(facts["execution"])))
     if behaviour.body is not None:
         body = behaviour.body.encode()
+    elif behaviour.body_hex is not None:
+        body = bytes.fromhex(behaviour.body_hex)
     elif behaviour.body_size is not None:
         pattern = b"0123456789abcdef"
         body = (pattern * (behaviour.body_size // len(pattern) + 1))[: behaviour.body_size]

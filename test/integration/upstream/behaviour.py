@@ -37,6 +37,7 @@ class Behaviour:
     headers: tuple[tuple[str, str], ...] = ()
     body: str | None = None  # Text to send. None: a JSON object that tells of this execution.
     body_size: int | None = None  # That many bytes instead.
+    body_hex: str | None = None  # These bytes instead, as hexadecimal digits.
     trailers: tuple[tuple[str, str], ...] = ()
     framing: Framing = Framing.LENGTH
     delay_ms: int = 0  # Between the effect and the answer.
