@@ -47,10 +47,14 @@ class KeepAlive:
         self._kind = Http2Connection if http2 else Http1Connection
         self._connection: Http1Connection | Http2Connection | None = None
 
+    def open(self) -> None:
+        """Connects, if it is not connected. send() does it by itself."""
+        if self._connection is None:
+            self._connection = self._kind(self._port)
+
     def send(self, request: Request) -> WireResponse:
         try:
-            if self._connection is None:
-                self._connection = self._kind(self._port)
+            self.open()
             response = self._connection.request(request.method, request.path, request.headers, request.body)
         except (OSError, EOFError) as error:
             response = WireResponse(0, [], b"", [], complete=False, error=repr(error))
