@@ -1,6 +1,9 @@
 #include "source/filter/name_reader.h"
 
+#include <cmath>
+#include <fmt/format.h>
 #include <string_view>
+#include <utility>
 #include <variant>
 
 namespace idempotency {
@@ -8,15 +11,29 @@ namespace {
 
 // What one source says.
 struct Reading {
-  std::optional<std::string_view> name;  // None: ask the next source.
-  bool forged = false;                   // Ask nobody else.
+  std::optional<std::string> name;  // None: ask the next source.
+  bool unusable = false;            // Ask nobody else.
 };
+
+// Metadata holds numbers as doubles. From here on two integers may have become one.
+constexpr double FirstInexactInteger = 9007199254740992.0;  // 2^53.
 
 Reading orNext(std::optional<std::string_view> name) {
   if (!name.has_value() || name->empty()) {
     return {};
   }
-  return {name, false};
+  return {std::string(*name), false};
+}
+
+// Equal names for equal numbers only.
+Reading fromNumber(double number) {
+  if (!std::isfinite(number) || std::abs(number) >= FirstInexactInteger) {
+    return {std::nullopt, true};
+  }
+  if (number == std::trunc(number)) {
+    return {fmt::format("{}", static_cast<int64_t>(number)), false};
+  }
+  return {fmt::format("{}", number), false};  // As many digits as tell it apart.
 }
 
 struct Reader {
@@ -30,7 +47,17 @@ struct Reader {
     return orNext(headers.get(source.name));
   }
   Reading operator()(const MetadataSource& source) const {
-    return orNext(stream.metadata(envoy::MetadataSource::Dynamic, source.name_space, source.key));
+    constexpr auto Dynamic = envoy::MetadataSource::Dynamic;
+    if (const auto text = stream.metadata(Dynamic, source.name_space, source.key)) {
+      return orNext(text);
+    }
+    if (const auto number = stream.metadataNumber(Dynamic, source.name_space, source.key)) {
+      return fromNumber(*number);
+    }
+    if (const auto flag = stream.metadataFlag(Dynamic, source.name_space, source.key)) {
+      return {*flag ? "true" : "false", false};
+    }
+    return {};
   }
   // Envoy shows the name of a certificate that it has verified; without mTLS there is none.
   Reading operator()(const PeerUriSanSource&) const {
@@ -46,12 +73,12 @@ struct Reader {
 
 std::optional<std::string> readName(envoy::Stream stream, std::span<const NameSource> sources) {
   for (const NameSource& source : sources) {
-    const Reading reading = std::visit(Reader{stream}, source);
-    if (reading.forged) {
+    Reading reading = std::visit(Reader{stream}, source);
+    if (reading.unusable) {
       return std::nullopt;
     }
     if (reading.name.has_value()) {
-      return std::string(*reading.name);
+      return std::move(reading.name);
     }
   }
   return std::nullopt;

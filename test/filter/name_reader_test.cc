@@ -1,5 +1,6 @@
 #include "source/filter/name_reader.h"
 
+#include <cmath>
 #include <string>
 #include <vector>
 
@@ -70,6 +71,35 @@ TEST_F(NameReaderTest, MetadataIsReadFromDynamicMetadataOnly) {
   EXPECT_EQ(
       read(sources, {}, [](fake::Stream& s) { s.given_metadata["1:my.auth:tenant"] = "acme"; }),
       std::nullopt);
+}
+
+TEST_F(NameReaderTest, MetadataMayBeANumberOrABool) {
+  const std::vector<NameSource> sources = {MetadataSource{"my.auth", "tenant"}};
+  const auto name = [&](double number) {
+    return read(sources, {},
+                [number](fake::Stream& s) { s.given_numbers["0:my.auth:tenant"] = number; });
+  };
+  EXPECT_EQ(name(7), "7");
+  EXPECT_EQ(name(-7), "-7");
+  EXPECT_EQ(name(0), "0");
+  EXPECT_EQ(name(1234567890123), "1234567890123");
+  EXPECT_EQ(name(9007199254740991), "9007199254740991");
+  EXPECT_EQ(name(0.1), "0.1");
+  EXPECT_NE(name(0.1 + 0.2), name(0.3));
+  const auto flag = [](fake::Stream& s) { s.given_flags["0:my.auth:tenant"] = true; };
+  EXPECT_EQ(read(sources, {}, flag), "true");
+}
+
+TEST_F(NameReaderTest, NumberThatMayStandForTwoGivesNoneEvenWithSourcesToFollow) {
+  const std::vector<NameSource> sources = {MetadataSource{"my.auth", "tenant"},
+                                           FixedSource{"other"}};
+  for (const double number :
+       {9007199254740992.0, -9007199254740992.0, 1e300, double{NAN}, double{INFINITY}}) {
+    EXPECT_EQ(read(sources, {},
+                   [number](fake::Stream& s) { s.given_numbers["0:my.auth:tenant"] = number; }),
+              std::nullopt)
+        << number;
+  }
 }
 
 TEST_F(NameReaderTest, PeerCountsOnlyUnderMutualTls) {
