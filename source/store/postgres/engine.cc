@@ -14,7 +14,7 @@ using std::chrono::milliseconds;
 constexpr uint64_t InboxTag = UINT64_MAX;
 constexpr milliseconds FirstReconnect{50};
 constexpr milliseconds LongestReconnect{3000};
-constexpr milliseconds LongestStop{1000};
+constexpr milliseconds LongestStop{5000};
 // Releases of the store's own that are under way at once: requests come first.
 constexpr size_t MostSettling = 32;
 constexpr char StopReason[] = "the store stops";
@@ -299,10 +299,14 @@ bool Engine::mayEnd() {
   const Deadline now = std::chrono::steady_clock::now();
   if (stop_by_ == Deadline::max()) {
     takeMessages();
-    // What is under way gets a moment; what waits is refused.
+    // What is under way gets a moment, and so do the last words; what else waits is refused.
     stop_by_ = now + std::min(settings_.connection.timeout, LongestStop);
-    for (const OperationPtr& operation : queue_.takeAll()) {
-      operation->onRefused(StopReason);
+    for (OperationPtr& operation : queue_.takeAll()) {
+      if (operation->isLastWord()) {
+        queue_.push(std::move(operation));
+      } else {
+        operation->onRefused(StopReason);
+      }
     }
   }
   if (now >= stop_by_) {
@@ -311,7 +315,7 @@ bool Engine::mayEnd() {
   const bool idle = std::all_of(connections_.begin(), connections_.end(), [](const auto& entry) {
     return entry->state() != Connection::State::Busy;
   });
-  return idle && queue_.empty() && (settle_list_.size() == 0 || !anyUp());
+  return idle && ((queue_.empty() && settle_list_.size() == 0) || !anyUp());
 }
 
 void Engine::end() {

@@ -45,6 +45,8 @@ class LeadOperation : public MaintenanceOperation<Leadership> {
 public:
   LeadOperation(std::string owner, std::chrono::milliseconds lease, Deadline deadline,
                 QueueBound::Ticket ticket, std::function<void(Leadership)> done);
+  // To give up the lead.
+  bool isLastWord() const override { return lease_.count() == 0; }
   StatementId bind(size_t index, Parameters& parameters) const override;
   Next onResults(std::span<const Rows> results) override;
 

@@ -63,6 +63,8 @@ public:
   virtual void bindMember(Arrays&) const {}
   // How its row of the answer is known; unused for Keys.
   virtual Attempt memberAttempt() const { return 0; }
+  // Worth sending while the store stops: how an attempt ended. What wants to begin is refused then.
+  virtual bool isLastWord() const { return false; }
   // A claim under a quota: two at once would not see each other.
   virtual const std::string* countedTenant() const { return nullptr; }
 

@@ -19,6 +19,7 @@ public:
 
   Lane lane() const override { return Lane::Write; }
   const Identity* identity() const override { return &claim_.identity; }
+  bool isLastWord() const override { return true; }
   StatementId bind(size_t, Parameters& parameters) const override {
     parameters.bytes(claim_.identity.tenant);
     parameters.bytes(claim_.identity.operation);

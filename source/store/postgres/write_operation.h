@@ -20,6 +20,7 @@ public:
 
   Lane lane() const override { return checking_ ? Lane::Read : Lane::Write; }
   const Identity* identity() const override { return &claim().identity; }
+  bool isLastWord() const override { return true; }
   size_t bytes() const override;
   StatementId bind(size_t index, Parameters& parameters) const override;
   Group group() const override;

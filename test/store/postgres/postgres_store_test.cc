@@ -378,6 +378,40 @@ TEST_F(PostgresStoreTest, DeadlineOfOneDoesNotEndTheOthersOfItsBatch) {
   EXPECT_EQ(store().stats().connections_lost, 0U);
 }
 
+TEST_F(PostgresStoreTest, StopWritesHowAttemptsEndedAndRefusesWhatWantsToBegin) {
+  rig_.stop();
+  rig_.start(5s, false, "", 20'000, /*connections=*/1);
+  std::vector<ClaimRef> refs;
+  for (int i = 0; i < 200; ++i) {
+    refs.push_back(mustClaim(fmt::format("ends{}", i)));
+  }
+  rig_.block();
+  // The one connection is busy: what follows waits.
+  Answer<ClaimResult> busy;
+  const uint64_t batches = store().stats().batches;
+  store().claim(request("busy"), soon(), busy.callback());
+  ASSERT_TRUE(eventually([&] { return store().stats().batches == batches + 1; }));
+  std::vector<Answer<WriteResult>> ended(refs.size());
+  for (size_t i = 0; i < refs.size(); ++i) {
+    store().markUnknown({refs[i], "stopped", std::nullopt}, soon(), ended[i].callback());
+  }
+  Answer<ClaimResult> begins;
+  store().claim(request("begins"), soon(), begins.callback());
+  // The new claim is refused at once, which tells that the stop has begun.
+  std::thread unblock([&] {
+    begins.get();
+    rig_.unblock();
+  });
+  rig_.stop();
+  unblock.join();
+  EXPECT_TRUE(std::holds_alternative<Unavailable>(begins.get()));
+  for (const auto& answer : ended) {
+    EXPECT_EQ(answer.get().outcome, WriteOutcome::Done) << answer.get().reason;
+  }
+  EXPECT_EQ(rig_.sql("SELECT count(*) FROM idempotency.key WHERE state = 4")[0][0], "200");
+  rig_.start();
+}
+
 TEST_F(PostgresStoreTest, SessionsThatTheServerEndedAreMadeAnewBeforeAnybodyNoticesThem) {
   rig_.waitUntilUp();
   rig_.sql(
