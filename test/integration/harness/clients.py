@@ -125,9 +125,13 @@ class Load:
         goal = len(self.answers) + count
         wait_for(lambda: len(self.answers) >= goal, f"{count} more answers")
 
+    def stop(self) -> None:
+        """No client sends another request."""
+        self._stop.set()
+
     def finish(self) -> list[WireResponse]:
         """Lets every client end its current request; all answers."""
-        self._stop.set()
+        self.stop()
         for sender in self._senders:
             sender.result()
         self._pool.shutdown()

@@ -192,12 +192,45 @@ class ListenerFile:
     def write(self, listeners: list[dict]) -> None:
         self._version += 1
         listener_type = _TYPE + "config.listener.v3.Listener"
-        resources = [{"@type": listener_type, **listener} for listener in listeners]
-        text = yaml.safe_dump({"version_info": str(self._version), "resources": resources})
-        # Envoy reacts to a file that is moved into place, never to one that is half written.
-        new = self._path.with_suffix(".new")
-        new.write_text(text)
-        new.rename(self._path)
+        _publish(self._path, self._version, [{"@type": listener_type, **listener} for listener in listeners])
+
+
+class FilterFile:
+    """Our filter's config in a file of its own that Envoy watches (ECDS): it changes without its listener."""
+
+    def __init__(self, folder: Path, config: EnvoyConfig) -> None:
+        """Takes the filter's config out of `config` and points it to the file."""
+        self._path = folder / "filter.yaml"
+        self._version = 0
+        self.write(config)
+        for manager in config.managers:
+            ours = _find_ours(manager)
+            del ours["typed_config"]
+            ours["config_discovery"] = {
+                "config_source": {
+                    "resource_api_version": "V3",
+                    "path_config_source": {"path": str(self._path)},
+                },
+                "type_urls": [_FILTER],
+            }
+        config.tree["node"] = {"id": "test", "cluster": "test"}
+
+    def write(self, config: EnvoyConfig) -> None:
+        """The filter as it stands in `config`."""
+        self._version += 1
+        resource = {
+            "@type": _TYPE + "config.core.v3.TypedExtensionConfig",
+            "name": FILTER_NAME,
+            "typed_config": _our_filter(config.managers[0]),
+        }
+        _publish(self._path, self._version, [resource])
+
+
+def _publish(path: Path, version: int, resources: list[dict]) -> None:
+    # Envoy reacts to a file that is moved into place, never to one that is half written.
+    new = path.with_suffix(".new")
+    new.write_text(yaml.safe_dump({"version_info": str(version), "resources": resources}))
+    new.rename(path)
 
 
 def _socket(holder: dict) -> dict:
