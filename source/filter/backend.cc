@@ -147,6 +147,7 @@ Backend::Backend(BackendSettings settings, OpenedStore opened)
       cache_(settings_.replay_cache),
       key_rate_(settings_.limits.tenant_key_rate),
       store_errors_(LogInterval),
+      fail_opens_(LogInterval),
       opened_(std::move(opened)) {
   const auto observer =
       std::make_shared<MaintenanceLog>(stats_, settings_.reconcile_after.has_value());
@@ -258,6 +259,16 @@ void Backend::onStoreError(std::string_view what, std::string_view reason) {
     envoy::log(
         envoy::LogLevel::Warn,
         fmt::format("idempotency: {}: {} ({} more since the last line)", what, reason, *kept_back));
+  }
+}
+
+void Backend::onFailOpen() {
+  if (const auto kept_back = fail_opens_.admit(std::chrono::steady_clock::now())) {
+    envoy::log(
+        envoy::LogLevel::Warn,
+        fmt::format("idempotency: a request runs unprotected, since the store failed and its "
+                    "route says FAIL_OPEN ({} more since the last line)",
+                    *kept_back));
   }
 }
 

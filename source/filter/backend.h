@@ -73,6 +73,8 @@ public:
 
   // The store could not answer: counted, and logged now and then.
   void onStoreError(std::string_view what, std::string_view reason);
+  // A request runs unprotected, since its route says so: logged now and then.
+  void onFailOpen();
 
 private:
   Backend(BackendSettings settings, OpenedStore opened);
@@ -92,6 +94,7 @@ private:
   KeyRate key_rate_;
   TenantLabels tenant_labels_;
   LogLimiter store_errors_;
+  LogLimiter fail_opens_;
   StoreStatus shown_;  // The timer's thread only.
 
   // The destructor takes these apart in an order of its own.

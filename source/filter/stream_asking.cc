@@ -246,6 +246,7 @@ StreamFilter::Verdict StreamFilter::wait(const Wait& hold) {
 
 StreamFilter::Verdict StreamFilter::failOpen() {
   stream().increment(stats().store_fail_open);
+  backend().onFailOpen();
   traceOutcome(stream(), "fail_open");
   fail_open_ = true;
   state_ = State::Passing;

@@ -426,6 +426,7 @@ TEST_F(StreamFilterTest, FailOpenRunsUnprotectedAndSaysSo) {
   EXPECT_EQ(header(stream->maps[ResponseMap], "idempotency-enforced"), "false");
   EXPECT_EQ(stream->continued_response, 0) << "was never held";
   EXPECT_EQ(config().counter("store.fail_open"), 1u);
+  EXPECT_TRUE(fake::process().logged(envoy::raw::LogLevel::Warn, "runs unprotected"));
 }
 
 TEST_F(StreamFilterTest, ClaimThatComesAfterItsLeaseIsGivenBack) {
