@@ -3,8 +3,6 @@
 Each test has an Envoy of its own. The rows that need none are in test_answers.py.
 """
 
-import json
-
 import pytest
 from harness.ports import free_port
 from harness.site import Site, code_of, new_key
@@ -336,17 +334,3 @@ def test_store_lost_before_the_answer_is_stored(postgres_site):
     assert site.send("/pay/", key).body == answer.body
     assert len(site.executions(key)) == 1
     assert site.envoy.stat("idempotency.not_stored") == 1
-
-
-# --- Unknown while somebody asks the upstream
-
-
-def test_unknown_while_reconciliation_goes_on(make_site):
-    reconcile = {"cluster": "upstream", "path": "/status", "first_delay": "600s"}
-    site = make_site({"pay": {}}, change=lambda config: config.filter(reconcile=reconcile))
-    key = new_key()
-    site.send("/pay/", key, fault="close_after_read")
-    response = site.send("/pay/", key)
-    assert code_of(response) == "idempotency_outcome_unknown"
-    assert 1 <= int(response.header("retry-after")) <= 600
-    assert json.loads(response.body)["status"] == 409
