@@ -388,7 +388,8 @@ def test_the_cache_never_outlives_the_record(envoy, upstream, records):
     assert answer.status == 200
     assert time.time() >= expires
     assert len(upstream.executions()) == 2
-    assert server.stat("idempotency.replay.cached") == replays
+    # The cache lets go a moment early, so that the last ones may come from the store.
+    assert 0 < server.stat("idempotency.replay.cached") <= replays
 
 
 def test_a_record_that_was_deleted_is_gone_from_the_cache_within_max_age(envoy, upstream, records):
