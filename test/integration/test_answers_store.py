@@ -3,9 +3,13 @@
 Each test has an Envoy of its own. The rows that need none are in test_answers.py.
 """
 
+import psycopg
 import pytest
+from harness.ctl import migrate
 from harness.ports import free_port
+from harness.postgres import unprivileged_user
 from harness.site import Site, code_of, new_key
+from harness.small_disk import SmallDisk
 from harness.wait import wait_for
 from harness.wire import WireResponse
 
@@ -318,6 +322,95 @@ def test_store_slow(postgres_site):
     assert site.executions(key) == []
     wait_for(lambda: site.send("/pay/", key).status == 200, "the store is back")
     assert len(site.executions(key)) == 1
+
+
+# What an operator does to the database, what undoes it, and what the log then says.
+BROKEN_DATABASES = {
+    "read-only": (
+        "ALTER DATABASE {} SET default_transaction_read_only = on",
+        "ALTER DATABASE {} RESET default_transaction_read_only",
+        "read-only",
+    ),
+    "table gone": (
+        "ALTER TABLE idempotency.key RENAME TO hidden",
+        "ALTER TABLE idempotency.hidden RENAME TO key",
+        "the schema is not as expected",
+    ),
+    "schema gone": (
+        "ALTER SCHEMA idempotency RENAME TO hidden",
+        "ALTER SCHEMA hidden RENAME TO idempotency",
+        "run idempotencyctl migrate",
+    ),
+    "schema of a newer module": (
+        "UPDATE idempotency.schema_version SET compatible_with = compatible_with + 1000",
+        "UPDATE idempotency.schema_version SET compatible_with = compatible_with - 1000",
+        "needs a newer module",
+    ),
+}
+
+
+@pytest.mark.parametrize("harm", BROKEN_DATABASES)
+def test_store_broken_by_its_operator(postgres_site, migrated, harm):
+    """503 and an untouched upstream while it lasts; afterwards it works again by itself."""
+    site = postgres_site({"pay": {}}, timeout="1s", change=lambda c: c.filter(replay_cache={"max_bytes": 0}))
+    known, new = new_key(), new_key()
+    assert site.send("/pay/", known).status == 200
+    breaks, mends, said = BROKEN_DATABASES[harm]
+
+    def operate(sql: str) -> None:
+        with psycopg.connect(migrated, autocommit=True) as owner:
+            owner.execute("SET default_transaction_read_only = off")
+            owner.execute(sql.format(owner.info.dbname))
+            # Sessions that stand already are not asked.
+            owner.execute(
+                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+                "WHERE datname = current_database() AND pid <> pg_backend_pid()"
+            )
+
+    operate(breaks)
+    wait_for(lambda: site.send("/pay/", known).status == 503, "the store refuses")
+    for key in (new, known):
+        refused = site.send("/pay/", key)
+        assert (refused.status, code_of(refused)) == (503, "idempotency_store_unavailable")
+
+    def log_says() -> bool:
+        site.send("/pay/", known)  # A line every ten seconds at most, and only with a request.
+        return said in site.envoy.process.output()
+
+    wait_for(log_says, f"the log says: {said}", deadline=40)
+    assert site.envoy.wait_for_stat("idempotency.store.refuses", 1, deadline=30)
+    assert site.executions(new) == []
+    operate(mends)
+    wait_for(lambda: site.send("/pay/", new).status == 200, "the store is back", deadline=60)
+    assert site.send("/pay/", known).header("idempotent-replayed") == "true"
+    assert (len(site.executions(known)), len(site.executions(new))) == (1, 1)
+
+
+def test_store_full(make_site, workspace, postgres_server):
+    """No room for a claim: 503, and nothing runs. A replay needs none."""
+    disk = SmallDisk(workspace, 48, unprivileged_user())
+    server = postgres_server(disk=disk)
+    server.query(f"CREATE TABLESPACE small LOCATION '{disk.path}'")
+    server.query("CREATE DATABASE small TABLESPACE small")
+    migrate(server.conninfo("small"))
+    store = {"postgres": {"conninfo": server.conninfo("small"), "timeout": "5s"}}
+    policy = {"completion_timeout": "0.1s"}
+    site = make_site({"pay": policy}, store=store, change=lambda c: c.filter(replay_cache={"max_bytes": 0}))
+    known, new = new_key(), new_key()
+    assert site.send("/pay/", known).status == 200
+    disk.fill(leave=200_000)
+    answers = []
+
+    def refused() -> bool:
+        answers.append(site.send("/pay/", f'{new_key()[:-1]}{"x" * 200}"'))
+        return answers[-1].status != 200
+
+    wait_for(refused, "the disk is full", deadline=60)
+    assert (answers[-1].status, code_of(answers[-1])) == (503, "idempotency_store_unavailable")
+    assert len(site.upstream.log("executed")) == len(answers), "the known one ran, the last one did not"
+    disk.empty()
+    wait_for(lambda: site.send("/pay/", new).status == 200, "the store is back", deadline=60)
+    assert site.send("/pay/", known).header("idempotent-replayed") == "true"
 
 
 def test_store_lost_before_the_answer_is_stored(postgres_site):
