@@ -143,10 +143,7 @@ bool Connection::startHost(const Host& host) {
 void Connection::pollConnect(Deadline now) {
   const PostgresPollingStatusType status = PQconnectPoll(pq_.get());
   // libpq may have opened another socket, perhaps with the same number: watch it anew.
-  if (watched_ >= 0) {
-    poller_.forget(watched_);
-    watched_ = -1;
-  }
+  unwatch();
   switch (status) {
     case PGRES_POLLING_READING:
       watch(Readable);
@@ -340,12 +337,17 @@ void Connection::close(const std::string& reason) {
 }
 
 void Connection::drop() {
-  if (watched_ >= 0) {
-    poller_.forget(watched_);
-    watched_ = -1;
-  }
+  unwatch();
   exchange_.reset();
   pq_.reset();
+}
+
+void Connection::unwatch() {
+  // Where libpq has closed its socket by itself the number may already be another thread's.
+  if (watched_ >= 0 && pq_ != nullptr && PQsocket(pq_.get()) == watched_) {
+    poller_.forget(watched_);
+  }
+  watched_ = -1;
 }
 
 void Connection::watch(uint32_t events) {

@@ -82,6 +82,7 @@ private:
   void fail(Deadline now, const std::string& reason);
   void drop();
   void watch(uint32_t events);
+  void unwatch();
   bool flush();
   bool sendStatements();
   static void onNotice(void* connection, const PGresult* notice);
