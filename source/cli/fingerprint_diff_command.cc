@@ -14,6 +14,7 @@
 #include "source/cli/input_file.h"
 #include "source/cli/printable.h"
 #include "source/cli/request_text.h"
+#include "source/fingerprint/hex.h"
 
 namespace idempotency {
 namespace {

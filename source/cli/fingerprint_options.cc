@@ -118,12 +118,4 @@ absl::StatusOr<FingerprintExplanation> explainRequest(const RequestText& request
   return *std::move(explanation);
 }
 
-std::string toHex(const Fingerprint& fingerprint) {
-  std::string text;
-  for (const uint8_t byte : fingerprint) {
-    text += fmt::format("{:02x}", byte);
-  }
-  return text;
-}
-
 }  // namespace idempotency

@@ -31,6 +31,4 @@ absl::StatusOr<FingerprintExplanation> explainRequest(const RequestText& request
                                                       const FingerprintRules& rules,
                                                       std::string_view principal);
 
-std::string toHex(const Fingerprint& fingerprint);
-
 }  // namespace idempotency

@@ -9,7 +9,7 @@
 #include <openssl/evp.h>
 #include <openssl/hmac.h>
 
-#include "source/filter/hex.h"
+#include "source/fingerprint/hex.h"
 
 namespace idempotency {
 namespace {

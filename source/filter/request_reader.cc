@@ -6,8 +6,8 @@
 #include <variant>
 #include <vector>
 
-#include "source/filter/hex.h"
 #include "source/filter/name_reader.h"
+#include "source/fingerprint/hex.h"
 #include "source/fingerprint/sha256.h"
 #include "source/protocol/header_names.h"
 
