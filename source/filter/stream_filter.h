@@ -106,7 +106,8 @@ private:
   void settleUnanswered();
   void finishResponse(envoy::Within within);
   void overflow();
-  // Writes how the attempt ended and holds the answer until that is done.
+  // Writes how the attempt ended and holds the answer until that is done. `stored` is there exactly
+  // where the action keeps the response.
   void settleAndHold(const StoreAction& action, const ResponseFacts& response,
                      std::optional<StoredResponse> stored);
   void onSettled(uint64_t question, Settled settled);

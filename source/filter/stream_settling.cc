@@ -25,6 +25,11 @@ std::string errorWord(envoy::Stream stream) {
   return word.empty() ? "no_response" : std::string(word.substr(0, Longest));
 }
 
+// Then its fields are storable, and its body is copied; for any other ending there is no need.
+bool keepsResponse(const StoreAction& action) {
+  return action.kind == StoreActionKind::Complete && action.tombstone == Tombstone::None;
+}
+
 std::string_view wordOf(StoreActionKind kind, Tombstone tombstone) {
   switch (kind) {
     case StoreActionKind::MarkUnknown:
@@ -60,21 +65,22 @@ ResponseFacts StreamFilter::cutResponse(const StreamFacts& facts) const {
 
 void StreamFilter::finishResponse(envoy::Within within) {
   ResponseFacts response = responseFacts(stream());
-  std::optional<StoredResponse> stored;
+  std::optional<ResponseFields> fields;
   if (state_ == State::Overflowing) {
     response.body_bytes = policy_->max_response_bytes + 1;
-    response.storable = false;
   } else {
     response.body_bytes = stream().wholeBodySize(envoy::Direction::Response, within);
-    std::optional<ResponseFields> fields = fieldsOf(stream(), *policy_);
-    response.storable = fields.has_value();
-    if (fields.has_value()) {
-      stored = StoredResponse{response.status, std::move(fields->headers), bodyOf(stream(), within),
-                              std::move(fields->trailers)};
-    }
+    fields = fieldsOf(stream(), *policy_);
   }
+  response.storable = fields.has_value();
   const Outcome outcome = classify(streamFacts(stream(), via_upstream_, true));
-  settleAndHold(storeAction(*policy_, outcome, response), response, std::move(stored));
+  const StoreAction action = storeAction(*policy_, outcome, response);
+  std::optional<StoredResponse> stored;
+  if (keepsResponse(action)) {
+    stored = StoredResponse{response.status, std::move(fields->headers), bodyOf(stream(), within),
+                            std::move(fields->trailers)};
+  }
+  settleAndHold(action, response, std::move(stored));
 }
 
 void StreamFilter::overflow() {
@@ -93,7 +99,7 @@ void StreamFilter::settleAndHold(const StoreAction& action, const ResponseFacts&
   traceOutcome(stream(), wordOf(action.kind, action.tombstone));
   std::shared_ptr<CompletedRecord> completed;
   std::string bytes;
-  if (action.kind == StoreActionKind::Complete && action.tombstone == Tombstone::None) {
+  if (stored.has_value()) {
     bytes = serializeResponse(*stored);
     completed = std::make_shared<CompletedRecord>();
     completed->fingerprint = claim.fingerprint;
