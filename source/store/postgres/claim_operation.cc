@@ -14,11 +14,14 @@ constexpr uint8_t MostRounds = 5;
 }  // namespace
 
 ClaimOperation::ClaimOperation(ClaimRequest request, Deadline deadline, QueueBound::Ticket ticket,
-                               std::function<void(ClaimResult)> done)
+                               DuplicateShare& duplicates, std::function<void(ClaimResult)> done)
     : Operation(deadline, std::move(ticket)),
       request_(std::move(request)),
       done_(std::move(done)),
-      step_(request_.from.has_value() ? Step::Reclaim : Step::Insert) {}
+      duplicates_(duplicates),
+      step_(request_.from.has_value() ? Step::Reclaim
+            : duplicates.isHigh()     ? Step::Read
+                                      : Step::Insert) {}
 
 Lane ClaimOperation::lane() const {
   switch (step_) {
@@ -119,6 +122,7 @@ Operation::Next ClaimOperation::onResults(std::span<const Rows> results) {
   switch (step_) {
     case Step::Insert:
     case Step::Reclaim:
+      tried_ = true;
       // A separate statement, with a snapshot of its own: it sees what was committed while the
       // insert waited for it.
       step_ = Step::Read;
@@ -147,6 +151,7 @@ Operation::Next ClaimOperation::onClaimed(const Rows& rows) {
   if (step_ == Step::Reclaim) {
     claimed.recovery_point = rows.bytes(0, 1);
   }
+  duplicates_.add(false);
   finish(std::move(claimed));
   return Next::Finished;
 }
@@ -156,9 +161,14 @@ Operation::Next ClaimOperation::onRead() {
     if (wasRefusedByQuota(reader_.record())) {
       finish(OverQuota{});
     } else {
+      duplicates_.add(true);
       finish(Exists{std::move(reader_.record())});
     }
     return Next::Finished;
+  }
+  if (!tried_) {
+    step_ = Step::Insert;
+    return Next::SendAgain;
   }
   if (request_.tenant_live_keys.has_value()) {
     step_ = Step::Count;

@@ -2,6 +2,7 @@
 
 #include <functional>
 
+#include "source/store/postgres/duplicate_share.h"
 #include "source/store/postgres/operation.h"
 #include "source/store/postgres/record_reader.h"
 
@@ -9,8 +10,9 @@ namespace idempotency::postgres {
 
 class ClaimOperation : public Operation {
 public:
+  // `duplicates` outlives it.
   ClaimOperation(ClaimRequest request, Deadline deadline, QueueBound::Ticket ticket,
-                 std::function<void(ClaimResult)> done);
+                 DuplicateShare& duplicates, std::function<void(ClaimResult)> done);
 
   Lane lane() const override;
   const Identity* identity() const override { return &request_.identity; }
@@ -32,7 +34,7 @@ private:
   enum class Step : uint8_t {
     Insert,
     Reclaim,
-    Read,   // Nothing of ours was stored: whose is it?
+    Read,   // Nothing of ours was stored, or a duplicate is likely: whose is it?
     Count,  // Nobody's: then the tenant had no room?
   };
 
@@ -48,7 +50,9 @@ private:
 
   const ClaimRequest request_;
   std::function<void(ClaimResult)> done_;
+  DuplicateShare& duplicates_;
   Step step_;
+  bool tried_ = false;  // It has been sent as a claim.
   RecordReader reader_;
   uint8_t rounds_ = 0;
   bool abandoned_ = false;

@@ -55,7 +55,7 @@ void Connection::onTimer(Deadline now) {
       return;
     case State::Busy:
       // No PQcancel: it blocks, and would leave the outcome as open as it is.
-      fail(now, "the server does not answer in time");
+      fail(now, send_failure_.empty() ? "the server does not answer in time" : send_failure_);
       return;
     case State::Ready:
       timer_ = Deadline::max();
@@ -221,7 +221,8 @@ void Connection::send(Batch batch, Deadline now) {
   }
   exchange_.emplace(statementCount(batch_) + (renewed_plans_ ? 1 : 0));
   if (!sendStatements() || !flush()) {
-    fail(now, describeError(pq_.get()));
+    send_failure_ = describeError(pq_.get());
+    timer_ = now;
   }
 }
 
@@ -338,6 +339,7 @@ void Connection::close(const std::string& reason) {
 
 void Connection::drop() {
   unwatch();
+  send_failure_.clear();
   exchange_.reset();
   pq_.reset();
 }

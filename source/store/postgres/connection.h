@@ -60,7 +60,8 @@ public:
   Batch& batch() { return batch_; }
 
   void onResolved(const Resolution& resolution, Deadline now);
-  // Only in state Ready. The batch is not empty.
+  // Only in state Ready. The batch is not empty. A failure shows later, by onTimer() or onEvents():
+  // nobody is called back from here.
   void send(Batch batch, Deadline now);
   void onEvents(Deadline now);
   // When onTimer() wants to be called.
@@ -110,6 +111,7 @@ private:
 
   std::optional<Exchange> exchange_;
   Batch batch_;
+  std::string send_failure_;  // Why it could not be sent; empty: it was.
   Parameters parameters_;
   bool replication_in_doubt_ = false;
   bool renewed_plans_ = false;  // The batch began with that.

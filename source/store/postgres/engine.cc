@@ -15,6 +15,13 @@ constexpr uint64_t InboxTag = UINT64_MAX;
 constexpr milliseconds FirstReconnect{50};
 constexpr milliseconds LongestReconnect{3000};
 constexpr milliseconds LongestStop{5000};
+// A few large batches cost this thread, the workers and the server less than many small ones: while
+// operations are under way, others wait until they are so many times as many, or enough in any
+// case, or for this long. So a lone operation waits for nobody, and where there are many, one
+// connection gathers while others send.
+constexpr size_t GatheredTimes = 2;
+constexpr size_t EnoughGathered = 32;
+constexpr std::chrono::microseconds LongestGathering{500};
 // Releases of the store's own that are under way at once: requests come first.
 constexpr size_t MostSettling = 32;
 constexpr char StopReason[] = "the store stops";
@@ -32,7 +39,7 @@ Engine::Engine(EngineSettings settings, std::shared_ptr<Inbox> inbox)
       inbox_(std::move(inbox)),
       queue_(settings_.batch),
       breaker_(settings_.breaker, makeJitter()),
-      hears_(poller_.watch(inbox_->fd(), EPOLLIN, InboxTag)) {
+      hears_(poller_.watch(inbox_->fd(), EPOLLIN | EPOLLET, InboxTag)) {
   ConnectionOwner& owner = *this;
   for (uint32_t i = 0; i < settings_.connections; ++i) {
     connections_.push_back(
@@ -49,10 +56,14 @@ void Engine::stop() {
 }
 
 void Engine::run() {
+  std::unique_lock lock(mutex_);
   while (!mayEnd()) {
     try {
-      turn();
+      turn(lock);
     } catch (...) {
+      broken_ = true;
+    }
+    if (std::exchange(broken_, false)) {
       // Out of memory, most likely. What was under way is in doubt; the rest goes on.
       for (const auto& connection : connections_) {
         connection->close("internal error");
@@ -62,7 +73,7 @@ void Engine::run() {
   end();
 }
 
-void Engine::turn() {
+void Engine::turn(std::unique_lock<std::mutex>& lock) {
   takeMessages();
   now_ = std::chrono::steady_clock::now();
   keepDeadlines();
@@ -72,15 +83,54 @@ void Engine::turn() {
   settle();
   dispatch();
   publishStats();
-  const auto events = poller_.wait(inbox_->fallAsleep() ? nextTimer() : Deadline());
+  const size_t patience = operationsWorthWaking();
+  sleeps_until_ =
+      std::min(nextTimer(), patience > 1 ? now_ + LongestGathering : now_ + longestSleep());
+  const Deadline until = inbox_->fallAsleep(patience) ? sleeps_until_ : Deadline();
+  lock.unlock();
+  const auto events = poller_.wait(until);
+  lock.lock();
+  inbox_->wakeUp();
   now_ = std::chrono::steady_clock::now();
   for (const epoll_event& event : events) {
-    if (event.data.u64 == InboxTag) {
-      inbox_->clearWake();
-    } else if (event.data.u64 < connections_.size()) {
+    if (event.data.u64 < connections_.size()) {
       connections_[event.data.u64]->onEvents(now_);
     }
   }
+}
+
+// --- On a caller's thread
+
+bool Engine::maySendLone() const {
+  return !stopping_.load() && breaker_.state() == Breaker::State::Closed && queue_.empty() &&
+         underWay() == 0 && idleConnections() > 0;
+}
+
+bool Engine::sendLone() {
+  const std::unique_lock lock(mutex_, std::try_to_lock);
+  if (!lock.owns_lock() || !maySendLone()) {
+    return false;
+  }
+  try {
+    now_ = std::chrono::steady_clock::now();
+    OperationPtr lone = inbox_->takeLone(now_);
+    if (lone == nullptr) {
+      return false;
+    }
+    const bool deadline_is_kept = lone->deadline() > sleeps_until_;
+    queue_.push(std::move(lone));
+    dispatch();
+    publishStats();
+    return deadline_is_kept && queue_.empty() && nextTimer() > now_ && inbox_->fallAsleep(1);
+  } catch (...) {
+    broken_ = true;
+    return false;
+  }
+}
+
+// A lone operation that a caller sends gets at least this long: the store's thread wakes before.
+milliseconds Engine::longestSleep() const {
+  return settings_.connection.timeout / 2;
 }
 
 // --- Messages
@@ -186,12 +236,44 @@ void Engine::settle() {
   }
 }
 
-void Engine::dispatch() {
-  auto idle = static_cast<size_t>(std::count_if(
+size_t Engine::idleConnections() const {
+  return static_cast<size_t>(std::count_if(
       connections_.begin(), connections_.end(),
       [](const auto& connection) { return connection->state() == Connection::State::Ready; }));
+}
+
+size_t Engine::underWay() const {
+  size_t operations = 0;
   for (const auto& connection : connections_) {
-    if (queue_.empty()) {
+    operations += connection->batch().operations.size();
+  }
+  return operations;
+}
+
+bool Engine::isWorthSending() const {
+  return queue_.size() >= gatheringGoal() || now_ >= gathers_until_;
+}
+
+size_t Engine::gatheringGoal() const {
+  return std::min(GatheredTimes * underWay(), EnoughGathered);
+}
+
+size_t Engine::operationsWorthWaking() const {
+  const size_t wanted = gatheringGoal();
+  return wanted > queue_.size() + 1 ? wanted - queue_.size() : 1;
+}
+
+void Engine::dispatch() {
+  if (queue_.empty()) {
+    gathers_until_ = Deadline::max();
+    return;
+  }
+  if (gathers_until_ == Deadline::max()) {
+    gathers_until_ = now_ + LongestGathering;
+  }
+  size_t idle = idleConnections();
+  for (const auto& connection : connections_) {
+    if (queue_.empty() || !isWorthSending()) {
       return;
     }
     if (connection->state() != Connection::State::Ready) {
@@ -210,6 +292,7 @@ void Engine::dispatch() {
       next_flight_deadline_ = std::min(next_flight_deadline_, operation->deadline());
     }
     connection->send(std::move(batch), now_);
+    gathers_until_ = Deadline::max();
   }
 }
 
@@ -281,6 +364,9 @@ bool Engine::anyUp() const {
 
 Deadline Engine::nextTimer() const {
   Deadline next = std::min({queue_.nextDeadline(), next_flight_deadline_, stop_by_});
+  if (!queue_.empty() && idleConnections() > 0) {
+    next = std::min(next, gathers_until_);
+  }
   if (anyUp()) {
     next = std::min(next, settle_list_.nextDue());
   }

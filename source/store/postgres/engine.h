@@ -42,6 +42,9 @@ struct EngineStats {
 
 // The store's thread: takes operations out of the inbox, gathers them while connections are busy,
 // sends them as batches, keeps deadlines.
+//
+// While it sleeps a caller may do its work for a moment, under its lock: a lone operation is then
+// on its way before that thread would have woken up. Callbacks run on the store's thread alone.
 class Engine : private ConnectionOwner {
 public:
   Engine(EngineSettings settings, std::shared_ptr<Inbox> inbox);
@@ -53,6 +56,9 @@ public:
   void run();
   // Any thread.
   void stop();
+  // Any thread, after Inbox::add() said that the store's thread is to be woken: sends what came, if
+  // that is one operation and nothing stands in its way. False: wake it. Never waits.
+  [[nodiscard]] bool sendLone();
   EngineStats stats() const;
 
 private:
@@ -62,7 +68,9 @@ private:
   void onDown(Connection& connection, const std::string& reason) override;
   void onBatchEnd(Connection& connection, Batch batch, BatchEnd end) override;
 
-  void turn();
+  void turn(std::unique_lock<std::mutex>& lock);
+  bool maySendLone() const;
+  std::chrono::milliseconds longestSleep() const;
   void takeMessages();
   void onMessage(OperationPtr operation);
   void onMessage(const Abandon& message);
@@ -70,6 +78,14 @@ private:
   void onMessage(const Task& task);
   void keepDeadlines();
   void settle();
+  // Idle ones can send at once.
+  size_t idleConnections() const;
+  size_t underWay() const;
+  // How many operations are worth a batch while others are under way; whether what waits is, and
+  // how many more would be.
+  size_t gatheringGoal() const;
+  bool isWorthSending() const;
+  size_t operationsWorthWaking() const;
   void dispatch();
   Deadline nextTimer() const;
   bool mayEnd();
@@ -79,6 +95,9 @@ private:
 
   const EngineSettings settings_;
   const std::shared_ptr<Inbox> inbox_;
+  // Held by whoever works: by the store's thread while it is awake, with its callbacks. Others only
+  // try. It guards all below, but for what says otherwise.
+  std::mutex mutex_;
   Poller poller_;
   Queue queue_;
   Breaker breaker_;
@@ -89,12 +108,15 @@ private:
   std::vector<Message> messages_;
   Deadline now_{};
   Deadline next_flight_deadline_ = Deadline::max();  // Never later than the first one under way.
+  Deadline gathers_until_ = Deadline::max();         // What waits goes then, however little it is.
+  Deadline sleeps_until_{};  // Nobody but the store's thread keeps deadlines.
   bool resolving_ = false;
+  bool broken_ = false;  // A caller's work failed half-way: see run().
   std::atomic<bool> stopping_{false};
   Deadline stop_by_ = Deadline::max();  // Set once it is noticed.
 
   mutable std::mutex stats_mutex_;
-  EngineStats stats_;      // The thread's own.
+  EngineStats stats_;
   EngineStats published_;  // Guarded by stats_mutex_.
 };
 

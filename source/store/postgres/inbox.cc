@@ -16,39 +16,58 @@ Inbox::~Inbox() {
 }
 
 void Inbox::push(Message message) {
-  bool asleep = false;
-  {
-    const std::lock_guard lock(mutex_);
-    messages_.push_back(std::move(message));
-    asleep = std::exchange(asleep_, false);
-  }
-  // Whoever finds it asleep wakes it for all that follow.
-  if (asleep) {
+  if (add(std::move(message))) {
     wake();
   }
 }
 
+bool Inbox::add(Message message) {
+  const std::lock_guard lock(mutex_);
+  urgent_ = urgent_ || !std::holds_alternative<OperationPtr>(message);
+  messages_.push_back(std::move(message));
+  const bool wakes = asleep_ && isDue();
+  // Whoever wakes it does so for all that follow.
+  asleep_ = asleep_ && !wakes;
+  return wakes;
+}
+
+OperationPtr Inbox::takeLone(Deadline now) {
+  const std::lock_guard lock(mutex_);
+  if (messages_.size() != 1 || urgent_) {
+    return nullptr;
+  }
+  auto& lone = std::get<OperationPtr>(messages_.front());
+  if (lone->deadline() <= now) {
+    return nullptr;
+  }
+  OperationPtr taken = std::move(lone);
+  messages_.clear();
+  return taken;
+}
+
 void Inbox::wake() {
   const uint64_t one = 1;
-  // Fails only when the counter is full: then the reader wakes anyway.
+  // The counter is full after 2^64 of them.
   [[maybe_unused]] const ssize_t written = write(fd_, &one, sizeof(one));
 }
 
 void Inbox::take(std::vector<Message>& messages) {
   const std::lock_guard lock(mutex_);
   asleep_ = false;
+  urgent_ = false;
   messages.swap(messages_);
 }
 
-bool Inbox::fallAsleep() {
+bool Inbox::fallAsleep(size_t operations) {
   const std::lock_guard lock(mutex_);
-  asleep_ = messages_.empty();
+  patience_ = operations;
+  asleep_ = !isDue();
   return asleep_;
 }
 
-void Inbox::clearWake() {
-  uint64_t ignored = 0;
-  [[maybe_unused]] const ssize_t got = read(fd_, &ignored, sizeof(ignored));
+void Inbox::wakeUp() {
+  const std::lock_guard lock(mutex_);
+  asleep_ = false;
 }
 
 }  // namespace idempotency::postgres

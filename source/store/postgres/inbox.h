@@ -18,7 +18,9 @@ using Task = std::function<void()>;
 using Message = std::variant<OperationPtr, Abandon, Resolution, Task>;
 
 // How other threads reach the store's thread: a list under a lock, and an eventfd that wakes it if
-// it sleeps. While it is awake, and for what its own callbacks push, nobody calls the kernel.
+// it sleeps. While it is awake, and for what its own callbacks push, nobody calls the kernel; nor
+// while it has better things to wait for than a single operation. The eventfd is never read:
+// whoever waits for it must watch for edges (EPOLLET).
 class Inbox {
 public:
   Inbox();
@@ -29,23 +31,35 @@ public:
   // -1: the kernel gave none.
   int fd() const { return fd_; }
 
-  // Any thread.
+  // Any thread. An operation may have to wait for others before it is seen: see fallAsleep().
   void push(Message message);
+  // The same, but wakes nobody. True: whoever waits for fd() must be woken, or spared that by
+  // takeLone().
+  [[nodiscard]] bool add(Message message);
   void wake();
+  // Any thread, instead of wake(): what has come, if it is one operation and nothing else, with a
+  // deadline after `now`. What is too late is the store's thread's to refuse.
+  [[nodiscard]] OperationPtr takeLone(Deadline now);
 
   // The store's thread: everything that has come. `messages` must be empty.
   void take(std::vector<Message>& messages);
-  // The store's thread, before it waits for fd(): from now on a message makes fd() readable. False:
-  // one has come already, so it must not wait.
-  [[nodiscard]] bool fallAsleep();
-  // The store's thread, when fd() is readable: it is not any longer.
-  void clearWake();
+  // Before the store's thread waits for fd(), or goes on to wait: from now on fd() gets an edge
+  // when so many operations are there, or at the first message of another kind. False: that is so
+  // already, so it must not wait.
+  [[nodiscard]] bool fallAsleep(size_t operations);
+  // The store's thread, after it waited, whatever woke it.
+  void wakeUp();
 
 private:
+  bool isDue() const { return urgent_ || messages_.size() >= patience_; }
+
   const int fd_;
   std::mutex mutex_;
-  std::vector<Message> messages_;  // Guarded by mutex_.
-  bool asleep_ = false;            // Guarded by mutex_.
+  // All guarded by mutex_.
+  std::vector<Message> messages_;
+  bool urgent_ = false;  // One of them is no operation.
+  bool asleep_ = false;
+  size_t patience_ = 1;  // How many operations are worth waking it.
 };
 
 }  // namespace idempotency::postgres

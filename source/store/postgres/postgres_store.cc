@@ -79,6 +79,12 @@ PostgresStore::~PostgresStore() {
   }
 }
 
+void PostgresStore::submit(postgres::OperationPtr operation) {
+  if (inbox_->add(std::move(operation)) && !engine_.sendLone()) {
+    inbox_->wake();
+  }
+}
+
 void PostgresStore::claim(ClaimRequest request, Deadline deadline,
                           std::function<void(ClaimResult)> done) {
   const char* reason = refusal(request);
@@ -91,8 +97,8 @@ void PostgresStore::claim(ClaimRequest request, Deadline deadline,
     answer([reason, done = std::move(done)] { done(Unavailable{reason}); });
     return;
   }
-  inbox_->push(std::make_unique<postgres::ClaimOperation>(std::move(request), deadline,
-                                                          std::move(ticket), std::move(done)));
+  submit(std::make_unique<postgres::ClaimOperation>(std::move(request), deadline, std::move(ticket),
+                                                    duplicates_, std::move(done)));
 }
 
 void PostgresStore::abandon(ClaimRef claim) {
@@ -107,8 +113,8 @@ void PostgresStore::write(Request request, size_t bytes, Deadline deadline,
     answer([done = std::move(done)] { done({WriteOutcome::Unavailable, QueueFull}); });
     return;
   }
-  inbox_->push(std::make_unique<postgres::WriteOperation>(std::move(request), deadline,
-                                                          std::move(ticket), std::move(done)));
+  submit(std::make_unique<postgres::WriteOperation>(std::move(request), deadline, std::move(ticket),
+                                                    std::move(done)));
 }
 
 void PostgresStore::complete(CompleteRequest request, Deadline deadline,
@@ -162,8 +168,8 @@ void PostgresStore::lookUp(Identity identity, Deadline deadline,
     answer([done = std::move(done)] { done(Unavailable{QueueFull}); });
     return;
   }
-  inbox_->push(std::make_unique<postgres::LookUpOperation>(std::move(identity), deadline,
-                                                           std::move(ticket), std::move(done)));
+  submit(std::make_unique<postgres::LookUpOperation>(std::move(identity), deadline,
+                                                     std::move(ticket), std::move(done)));
 }
 
 // Background jobs are few: they need no place in the queue.

@@ -12,6 +12,7 @@
 
 #include "source/protocol/settings.h"
 #include "source/store/maintenance_store.h"
+#include "source/store/postgres/duplicate_share.h"
 #include "source/store/postgres/engine.h"
 #include "source/store/store.h"
 
@@ -69,6 +70,7 @@ public:
 private:
   PostgresStore(postgres::EngineSettings settings, const PostgresStoreOptions& options);
 
+  void submit(postgres::OperationPtr operation);
   // Runs on the store's thread, like every callback.
   void answer(postgres::Task task) { inbox_->push(std::move(task)); }
   template <typename Request>
@@ -77,6 +79,7 @@ private:
 
   const std::shared_ptr<postgres::QueueBound> bound_;
   const std::shared_ptr<postgres::Inbox> inbox_;
+  postgres::DuplicateShare duplicates_;
   postgres::Engine engine_;
   std::thread thread_;
 };

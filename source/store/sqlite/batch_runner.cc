@@ -1,6 +1,7 @@
 #include "source/store/sqlite/batch_runner.h"
 
 #include <algorithm>
+#include <iterator>
 #include <tuple>
 #include <utility>
 
@@ -73,52 +74,90 @@ void BatchRunner::prepare() {
   std::ignore = file_.ensureOpen();
 }
 
-size_t BatchRunner::run(const std::vector<Operation*>& batch) {
+size_t BatchRunner::run(std::vector<Operation*> batch, const More& more) {
   lock_end_ = lockEnd(batch);
   const bool writes = std::any_of(batch.begin(), batch.end(), isWrite);
   const absl::Status open = file_.ensureOpen();
-  const bool begun = open.ok() && file_.records().begin(writes);
-  Started started;
-  started.reserve(batch.size());
-  size_t over = 0;
-  size_t result_bytes = 0;
-  for (Operation* const operation : batch) {
-    if (result_bytes > MaxResultBytes) {
+  if (!open.ok()) {
+    return failUnopened(batch, open);
+  }
+  Progress progress;
+  const bool begun = file_.records().begin(writes);
+  // Only a transaction that writes can take in everything.
+  while (carryOut(batch, begun, progress) && writes) {
+    batch = more();
+    if (batch.empty()) {
       break;
     }
-    ++over;
+  }
+  if (progress.started.size() > 1 && isOwnFault(file_.database().error())) {
+    redoApart(progress.started, writes);
+  }
+  finish(progress.started, writes);
+  return progress.over;
+}
+
+size_t BatchRunner::failUnopened(const std::vector<Operation*>& batch, const absl::Status& open) {
+  Started started;
+  std::copy_if(batch.begin(), batch.end(), std::back_inserter(started),
+               [](Operation* operation) { return operation->start(); });
+  failAll(started, Fate::NotDone, std::string(open.message()));
+  return batch.size();
+}
+
+bool BatchRunner::carryOut(const std::vector<Operation*>& operations, bool begun,
+                           Progress& progress) {
+  const Database& database = file_.database();
+  for (Operation* const operation : operations) {
+    if (progress.result_bytes > MaxResultBytes) {
+      return false;
+    }
+    ++progress.over;
     if (!operation->start()) {
       continue;
     }
-    started.push_back(operation);
-    if (!begun || file_.database().error() != SQLITE_OK) {
+    progress.started.push_back(operation);
+    if (!begun || database.error() != SQLITE_OK) {
       continue;  // Gets its result with the others.
     }
-    if (!carryOut(*operation, batch.size() == 1)) {
-      started.pop_back();
+    carryOut(*operation);
+    progress.result_bytes += operation->resultBytes();
+    if (isOwnFault(database.error())) {
+      return false;
     }
-    result_bytes += operation->resultBytes();
   }
-  if (!open.ok()) {
-    failAll(started, Fate::NotDone, std::string(open.message()));
-  } else {
-    finish(started, writes);
-  }
-  return over;
+  return begun && database.error() == SQLITE_OK;
 }
 
-// False: it failed by its own fault, and has its result.
-bool BatchRunner::carryOut(Operation& operation, bool alone) {
-  Database& database = file_.database();
-  file_.records().openOperation(alone);
+void BatchRunner::carryOut(Operation& operation) {
+  file_.records().openOperation();
   operation.carryOut(file_.records());
   file_.records().closeOperation();
-  if (!alone && isOwnFault(database.error()) && database.inTransaction()) {
-    operation.fail(Fate::NotDone, database.message());
-    database.clearError();
-    return false;
+}
+
+// A savepoint for each would cost a batch more than its statements do, so none is set until one is
+// needed: all is taken back and done once more, each so that it can be taken back by itself. Those
+// that fail by their own fault get their result and leave.
+void BatchRunner::redoApart(Started& started, bool writes) {
+  Database& database = file_.database();
+  database.rollBack();
+  if (!file_.records().begin(writes)) {
+    return;
   }
-  return true;
+  std::erase_if(started, [&](Operation* operation) {
+    if (database.error() != SQLITE_OK) {
+      return false;
+    }
+    file_.records().setSavepoint();
+    carryOut(*operation);
+    file_.records().dropSavepoint();
+    if (!isOwnFault(database.error()) || !database.inTransaction()) {
+      return false;
+    }
+    operation->fail(Fate::NotDone, database.message());
+    database.clearError();
+    return true;
+  });
 }
 
 void BatchRunner::finish(const Started& started, bool writes) {

@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "absl/status/status.h"
+
 #include "source/store/sqlite/file.h"
 #include "source/store/sqlite/operation.h"
 #include "source/store/store.h"
@@ -20,9 +22,13 @@ public:
   // Opens the file ahead of the first batch; what fails is told to that one.
   void prepare();
 
+  // Gives more operations for a transaction that is under way; none: it ends.
+  using More = std::function<std::vector<Operation*>()>;
+
   // Carries out as many from the front as fit in memory with their results, at least one; how many.
   // Each of them has its result afterwards; those that were cancelled meanwhile are passed over.
-  size_t run(const std::vector<Operation*>& batch);
+  // `more` is asked when all is carried out, unless that was only look-ups or something failed.
+  size_t run(std::vector<Operation*> batch, const More& more);
 
   // Moves the log into the file if it has grown long. After the answers, since it takes a while.
   void tidy();
@@ -30,8 +36,17 @@ public:
 private:
   // The part of a batch that was started.
   using Started = std::vector<Operation*>;
+  struct Progress {
+    Started started;
+    size_t over = 0;
+    size_t result_bytes = 0;
+  };
 
-  bool carryOut(Operation& operation, bool alone);
+  size_t failUnopened(const std::vector<Operation*>& batch, const absl::Status& open);
+  // Whether the transaction may go on with others. `begun`: it could be begun.
+  bool carryOut(const std::vector<Operation*>& operations, bool begun, Progress& progress);
+  void carryOut(Operation& operation);
+  void redoApart(Started& started, bool writes);
   void failAll(const Started& started, Fate fate, const std::string& reason);
   void finish(const Started& started, bool writes);
 

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "fmt/format.h"
+#include "source/store/sqlite/gathering_vfs.h"
 
 namespace idempotency::sqlite {
 namespace {
@@ -81,7 +82,7 @@ absl::StatusOr<std::unique_ptr<Database>> Database::open(const std::string& path
   const int code = sqlite3_open_v2(path.c_str(), &handle,
                                    SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX |
                                        SQLITE_OPEN_PRIVATECACHE | SQLITE_OPEN_EXRESCODE,
-                                   nullptr);
+                                   gatheringVfs());
   if (code != SQLITE_OK) {
     const int system = handle == nullptr ? 0 : sqlite3_system_errno(handle);
     sqlite3_close_v2(handle);

@@ -42,6 +42,7 @@ public:
   int64_t askNumber(const std::string& sql);
 
   // How many rows the last INSERT, UPDATE or DELETE changed.
+  int64_t lastInsertedId() const { return sqlite3_last_insert_rowid(handle_); }
   int64_t changes() const { return sqlite3_changes64(handle_); }
   // Whether BEGIN was carried out and neither COMMIT nor ROLLBACK since.
   bool inTransaction() const { return sqlite3_get_autocommit(handle_) == 0; }

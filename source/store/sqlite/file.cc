@@ -1,7 +1,9 @@
 #include "source/store/sqlite/file.h"
 
 #include <algorithm>
+#include <fcntl.h>
 #include <sys/stat.h>
+#include <sys/sysmacros.h>
 #include <utility>
 
 #include "fmt/format.h"
@@ -22,12 +24,16 @@ constexpr milliseconds CheckTime{500};
 
 // Pages in the log before they are moved into the file. Larger than SQLite's 1000: a page that is
 // written again meanwhile is moved once.
-constexpr int LogPages = 4000;
+constexpr int LogPages = 7000;
 
 // The log shrinks to this after a burst.
 constexpr int64_t LogBytes = int64_t{32} << 20;
 
-constexpr int CacheKibibytes = 16 * 1024;
+// Small, since SQLite looks at every page in it after most commits; what is not in it is a copy
+// from the system's cache away. A transaction still keeps its changes in memory until it is this
+// large: pages that go to the log early may have to be written twice.
+constexpr int CacheKibibytes = 4 * 1024;
+constexpr int SpillPages = 4096;
 
 // One transaction that met an I/O error may be bad luck. The connection is kept at first, since the
 // next commit writes over what the failed one left in the log.
@@ -45,11 +51,14 @@ File::File(std::string path, std::function<bool()> patience)
 File::~File() = default;
 
 std::optional<File::FileId> File::identify(const std::string& path) {
-  struct stat found {};
-  if (::stat(path.c_str(), &found) != 0) {
+  // stat() would also ask for times, and a file whose times somebody has seen gets new ones with
+  // its next write: each commit would then have to sync its inode, too.
+  struct statx found {};
+  if (::statx(AT_FDCWD, path.c_str(), AT_STATX_SYNC_AS_STAT, STATX_INO, &found) != 0) {
     return std::nullopt;
   }
-  return FileId{.device = found.st_dev, .inode = found.st_ino};
+  return FileId{.device = ::makedev(found.stx_dev_major, found.stx_dev_minor),
+                .inode = found.stx_ino};
 }
 
 absl::Status File::ensureOpen() {
@@ -109,6 +118,7 @@ absl::Status File::configure(Database& database) {
   database.run("PRAGMA synchronous = FULL");
   database.run(fmt::format("PRAGMA journal_size_limit = {}", LogBytes));
   database.run(fmt::format("PRAGMA cache_size = -{}", CacheKibibytes));
+  database.run(fmt::format("PRAGMA cache_spill = {}", SpillPages));
   database.run("PRAGMA temp_store = MEMORY");
   // Deleted responses are overwritten where that costs no further page.
   database.run("PRAGMA secure_delete = FAST");

@@ -15,9 +15,8 @@ using std::chrono::steady_clock;
 constexpr size_t MaxBatch = 1000;
 constexpr size_t MaxBatchBytes = size_t{8} << 20;
 
-// While answers are handed out, those who get them are about to come back: a batch that began
-// before the last of them would be small. Callbacks take microseconds; this is for one that does
-// not.
+// How long a batch takes in what comes. It holds the lock of the file meanwhile, and its first
+// operation waits.
 constexpr milliseconds MaxGather{1};
 
 // How soon the store's own releases are tried again.
@@ -140,24 +139,17 @@ bool OperationQueue::isReady(Deadline now) const {
   return !waiting_.empty() || (!own_.empty() && (stopping_ || own_retry_ <= now));
 }
 
-Deadline OperationQueue::nextWake(Deadline now) const {
-  if (answering_ && isReady(now)) {
-    return now + MaxGather;
-  }
-  return own_.empty() ? stop_end_ : std::min(own_retry_, stop_end_);
-}
-
 std::vector<Operation*> OperationQueue::take() {
   std::unique_lock lock(mutex_);
-  bool gathered = false;
   for (;;) {
     const Deadline now = steady_clock::now();
     if (now >= stop_end_) {
       refuseWaiting([](const Operation&) { return true; }, "the store has stopped");
       own_.clear();
     }
-    if (isReady(now) && (!answering_ || gathered)) {
-      break;
+    if (isReady(now)) {
+      gather_end_.reset();
+      return handOut();
     }
     // Answers may still bring releases of claims.
     if (stopping_ && waiting_.empty() && own_.empty() && over_.empty() && !answering_) {
@@ -165,31 +157,45 @@ std::vector<Operation*> OperationQueue::take() {
       store_changed_.notify_one();
       return {};
     }
-    const bool gathers = answering_ && isReady(now);
-    const Deadline wake = nextWake(now);
+    const Deadline wake = own_.empty() ? stop_end_ : std::min(own_retry_, stop_end_);
     if (wake == Deadline::max()) {
       io_changed_.wait(lock);
-    } else if (io_changed_.wait_until(lock, wake) == std::cv_status::timeout && gathers) {
-      gathered = true;
+    } else {
+      io_changed_.wait_until(lock, wake);
     }
   }
+}
+
+std::vector<Operation*> OperationQueue::takeMore() {
+  std::unique_lock lock(mutex_);
+  if (!gather_end_.has_value()) {
+    gather_end_ = steady_clock::now() + MaxGather;
+  }
+  gathering_ = true;
+  io_changed_.wait_until(lock, *gather_end_,
+                         [this] { return !waiting_.empty() || (over_.empty() && !answering_); });
+  gathering_ = false;
+  return steady_clock::now() < *gather_end_ ? handOut() : std::vector<Operation*>();
+}
+
+std::vector<Operation*> OperationQueue::handOut() {
+  const size_t first = running_.size();
   // The store's own first: they make room.
-  size_t bytes = 0;
   while (!own_.empty() && running_.size() < MaxBatch) {
     running_.push_back(std::move(own_.front()));
     own_.pop_front();
   }
-  while (!waiting_.empty() && running_.size() < MaxBatch && bytes < MaxBatchBytes) {
-    bytes += waiting_.front()->bytes();
+  while (!waiting_.empty() && running_.size() < MaxBatch && running_bytes_ < MaxBatchBytes) {
+    running_bytes_ += waiting_.front()->bytes();
     running_.push_back(std::move(waiting_.front()));
     waiting_.pop_front();
   }
-  std::vector<Operation*> batch;
-  batch.reserve(running_.size());
-  for (const std::unique_ptr<Operation>& operation : running_) {
-    batch.push_back(operation.get());
+  std::vector<Operation*> operations;
+  operations.reserve(running_.size() - first);
+  for (size_t i = first; i < running_.size(); ++i) {
+    operations.push_back(running_[i].get());
   }
-  return batch;
+  return operations;
 }
 
 void OperationQueue::finish(size_t over) {
@@ -202,6 +208,7 @@ void OperationQueue::finish(size_t over) {
   operations_ += running_.size();
   std::move(running_.begin(), running_.end(), std::back_inserter(over_));
   running_.clear();
+  running_bytes_ = 0;
   store_changed_.notify_one();
 }
 
@@ -295,7 +302,7 @@ void OperationQueue::serve() {
     over.clear();
     lock.lock();
     answering_ = false;
-    if (stopping_ || !waiting_.empty() || !own_.empty()) {
+    if (stopping_ || gathering_ || !waiting_.empty() || !own_.empty()) {
       io_changed_.notify_one();
     }
   }

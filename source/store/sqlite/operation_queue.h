@@ -6,6 +6,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
@@ -18,7 +19,8 @@ namespace idempotency::sqlite {
 
 // The operations of a store between its callers, its I/O thread and its own thread.
 //
-// What gathers while the I/O thread is busy goes out together; a lone operation goes at once. Space
+// What gathers while the I/O thread is busy goes out together, and what comes while it carries that
+// out goes along; a lone operation goes at once. Space
 // is bounded: claims and look-ups may fill half of it, so that claims which are running can still
 // end when new ones are refused.
 class OperationQueue {
@@ -34,8 +36,11 @@ public:
   StoreStatus status() const;
 
   // --- I/O thread
-  // Waits for operations and makes a batch of them. Empty: stopped, and nothing is left to do.
+  // Waits for operations and begins a batch with them. Empty: stopped, and nothing is left to do.
   std::vector<Operation*> take();
+  // More for the same batch. Waits a moment while answers are handed out, since those who get them
+  // are about to come back. Empty: the batch is complete.
+  std::vector<Operation*> takeMore();
   // The first `over` of the batch are over, started or not. The others go back to the front.
   void finish(size_t over);
   // Whether it makes sense to go on waiting for a lock for somebody who waits until then.
@@ -56,7 +61,7 @@ private:
   void settle(ClaimRef claim);
   void forget(const Operation& operation);
   bool isReady(Deadline now) const;
-  Deadline nextWake(Deadline now) const;
+  std::vector<Operation*> handOut();
   void collect(Operations& over, Answers& early);
   void collectOverdue(Answers& early);
 
@@ -66,8 +71,10 @@ private:
   std::condition_variable store_changed_;
 
   std::deque<std::unique_ptr<Operation>> waiting_;
-  Operations running_;  // What take() gave out.
-  Operations over_;     // To be answered.
+  Operations running_;                  // The batch.
+  size_t running_bytes_ = 0;            // Of its operations.
+  std::optional<Deadline> gather_end_;  // Then it is complete. Set when more is first asked for.
+  Operations over_;                     // To be answered.
   std::deque<std::unique_ptr<Operation>> own_;
   Deadline own_retry_{};
   absl::flat_hash_map<Attempt, Operation*> claims_;  // That are waiting or running.
@@ -78,6 +85,7 @@ private:
   // No deadline of waiting and running operations is earlier.
   Deadline earliest_ = Deadline::max();
   bool answering_ = false;
+  bool gathering_ = false;  // The I/O thread waits for the end of the answers.
   bool stopping_ = false;
   bool io_ended_ = false;
   Deadline stop_end_ = Deadline::max();

@@ -72,26 +72,30 @@ bool Records::commit() {
   return database_.error() == SQLITE_OK;
 }
 
-void Records::openOperation(bool alone) {
+void Records::openOperation() {
   operation_use_.clear();
-  savepoint_ = !alone;
-  if (savepoint_) {
-    Query(sql(Sql::Savepoint)).next();
-  }
 }
 
 void Records::closeOperation() {
+  if (database_.error() != SQLITE_OK) {
+    return;
+  }
+  for (const auto& [tenant, records] : operation_use_) {
+    use_[tenant] += records;
+  }
+}
+
+void Records::setSavepoint() {
+  Query(sql(Sql::Savepoint)).next();
+}
+
+void Records::dropSavepoint() {
   if (database_.error() == SQLITE_OK) {
-    for (const auto& [tenant, records] : operation_use_) {
-      use_[tenant] += records;
-    }
-    if (savepoint_) {
-      Query(sql(Sql::Release)).next();
-    }
+    Query(sql(Sql::Release)).next();
     return;
   }
   // An error may have ended the whole transaction.
-  if (savepoint_ && database_.inTransaction()) {
+  if (database_.inTransaction()) {
     sqlite3_exec(database_.handle(), "ROLLBACK TO operation; RELEASE operation", nullptr, nullptr,
                  nullptr);
   }
@@ -205,6 +209,7 @@ bool Records::insert(const ClaimRequest& request) {
   if (inserted == 0) {
     return false;
   }
+  inserted_.remember(request.attempt, database_.lastInsertedId());
   operation_use_.emplace_back(identity.tenant, 1);
   return true;
 }
@@ -285,20 +290,32 @@ std::optional<WriteOutcome> Records::judge(const std::optional<Claim>& found, co
   return found->state == to ? WriteOutcome::Done : WriteOutcome::Fenced;
 }
 
+bool Records::complete(int64_t id, const CompleteRequest& request) {
+  const Identity& identity = request.claim.identity;
+  const int64_t completed =
+      Query(sql(Sql::Complete), id, request.claim.attempt, static_cast<int64_t>(request.status),
+            static_cast<int64_t>(request.tombstone), static_cast<int64_t>(request.response_schema),
+            now_, Blob{identity.tenant}, Blob{identity.operation}, Blob{identity.key})
+          .run();
+  if (completed == 1 && request.ttl.has_value()) {
+    Query(sql(Sql::Renew), id, request.claim.attempt, in(*request.ttl)).run();
+  }
+  if (completed == 1 && request.tombstone == Tombstone::None) {
+    Query(sql(Sql::InsertResponse), id, request.claim.attempt, Blob{request.response}).run();
+  }
+  return completed == 1;
+}
+
 WriteResult Records::run(const CompleteRequest& request) {
+  const std::optional<int64_t> remembered = inserted_.find(request.claim.attempt);
+  if (remembered.has_value() && complete(*remembered, request)) {
+    return written(WriteOutcome::Done);
+  }
   const std::optional<Claim> found = findClaim(request.claim);
   if (const auto judged = judge(found, request.claim, RecordState::Completed)) {
     return written(*judged);
   }
-  const int64_t completed =
-      Query(sql(Sql::Complete), found->id, request.claim.attempt,
-            static_cast<int64_t>(request.status), static_cast<int64_t>(request.tombstone),
-            static_cast<int64_t>(request.response_schema), now_, in(request.ttl))
-          .run();
-  if (request.tombstone == Tombstone::None) {
-    Query(sql(Sql::InsertResponse), found->id, request.claim.attempt, Blob{request.response}).run();
-  }
-  return written(completed == 1 ? WriteOutcome::Done : WriteOutcome::Fenced);
+  return written(complete(found->id, request) ? WriteOutcome::Done : WriteOutcome::Fenced);
 }
 
 WriteResult Records::run(const FailRequest& request) {

@@ -10,6 +10,7 @@
 #include "source/store/maintenance_store.h"
 #include "source/store/record.h"
 #include "source/store/sqlite/database.h"
+#include "source/store/sqlite/recent_rows.h"
 #include "source/store/sqlite/requests.h"
 #include "source/store/sqlite/statements.h"
 #include "source/store/store.h"
@@ -18,7 +19,7 @@ namespace idempotency::sqlite {
 
 // What the operations do to the tables. Same thread as the database, which outlives this.
 //
-//   begin(…); for each operation openOperation(…), run(…), closeOperation(); flush(); commit().
+//   begin(…); for each operation openOperation(), run(…), closeOperation(); flush(); commit().
 //
 // A result counts only if the database has no error after closeOperation(), and only after a
 // commit() that succeeded. Time stands still during a transaction.
@@ -34,10 +35,12 @@ public:
   bool flush();
   bool commit();
 
-  // Alone in its transaction, an operation needs no savepoint.
-  void openOperation(bool alone);
-  // Takes back what the operation did if the database has an error; the error stays.
+  void openOperation();
   void closeOperation();
+  // Around an operation that is to be taken back by itself if it fails.
+  void setSavepoint();
+  // Takes back what was done since if the database has an error; the error stays.
+  void dropSavepoint();
 
   ClaimResult run(const ClaimRequest& request);
   WriteResult run(const CompleteRequest& request);
@@ -86,6 +89,8 @@ private:
   // Fenced, or Done because it was done before; none: the write is to be carried out.
   std::optional<WriteOutcome> judge(const std::optional<Claim>& found, const ClaimRef& claim,
                                     RecordState to) const;
+  // False: the row is no longer what the attempt claimed.
+  bool complete(int64_t id, const CompleteRequest& request);
   WriteResult takeBack(const Claim& found, const Identity& identity);
   bool hasRoom(const ClaimRequest& request);
   std::vector<Due> findDue(Sql which, uint32_t limit);
@@ -95,7 +100,7 @@ private:
   Database& database_;
   std::vector<Statement> statements_;
   int64_t now_ = 0;
-  bool savepoint_ = false;
+  RecentRows inserted_;
   // Of this transaction, written at its end: one write for each tenant. The operation's own part
   // joins when it has succeeded.
   std::map<std::string, int64_t> use_;

@@ -29,12 +29,13 @@ size_t bytesOf(const ClaimRef& claim) {
 void runIo(OperationQueue& queue, const std::string& path) {
   BatchRunner runner(path, [&queue](Deadline until) { return queue.isAwaited(until); });
   runner.prepare();
+  const BatchRunner::More more = [&queue] { return queue.takeMore(); };
   for (;;) {
-    const std::vector<Operation*> batch = queue.take();
+    std::vector<Operation*> batch = queue.take();
     if (batch.empty()) {
       return;
     }
-    queue.finish(runner.run(batch));
+    queue.finish(runner.run(std::move(batch), more));
     runner.tidy();
   }
 }

@@ -41,9 +41,12 @@ constexpr std::string_view text(Sql sql) {
              "dead_letter = 0, last_error = '', status = 0, tombstone = 0, response_schema = 0 "
              "WHERE id = ?1";
     case Sql::Complete:
+      // Names no column of record_expiry, so that SQLite leaves that index alone.
       return "UPDATE record SET state = 2, status = ?3, tombstone = ?4, response_schema = ?5, "
-             "completed_at = ?6, expires_at = coalesce(?7, expires_at) "
-             "WHERE id = ?1 AND attempt = ?2 AND state = 1";
+             "completed_at = ?6 WHERE id = ?1 AND attempt = ?2 AND state = 1 "
+             "AND +tenant = ?7 AND +operation = ?8 AND +key = ?9";
+    case Sql::Renew:
+      return "UPDATE record SET expires_at = ?3 WHERE id = ?1 AND attempt = ?2";
     case Sql::Fail:
       return "UPDATE record SET state = 3, last_error = ?3 "
              "WHERE id = ?1 AND attempt = ?2 AND state = 1";

@@ -21,6 +21,7 @@ enum class Sql : uint8_t {
   FindClaim,
   Reclaim,
   Complete,
+  Renew,
   Fail,
   MarkUnknown,
   Extend,

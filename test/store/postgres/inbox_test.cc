@@ -1,18 +1,31 @@
 #include "source/store/postgres/inbox.h"
 
 #include <atomic>
-#include <poll.h>
+#include <chrono>
 #include <thread>
 
 #include "gtest/gtest.h"
 
+#include "source/store/postgres/poller.h"
+#include "test/store/postgres/scripted_operation.h"
+
 namespace idempotency::postgres {
 namespace {
 
-bool isReadable(const Inbox& inbox, int milliseconds) {
-  pollfd entry = {inbox.fd(), POLLIN, 0};
-  return poll(&entry, 1, milliseconds) == 1;
-}
+// Waits as the store's thread does.
+class Sleeper {
+public:
+  explicit Sleeper(const Inbox& inbox) {
+    EXPECT_TRUE(poller_.watch(inbox.fd(), EPOLLIN | EPOLLET, 0));
+  }
+
+  bool isWoken(std::chrono::milliseconds patience = std::chrono::milliseconds(0)) {
+    return !poller_.wait(std::chrono::steady_clock::now() + patience).empty();
+  }
+
+private:
+  Poller poller_;
+};
 
 size_t takeAll(Inbox& inbox) {
   std::vector<Message> messages;
@@ -25,42 +38,119 @@ size_t takeAll(Inbox& inbox) {
 
 TEST(InboxTest, MessageWakesASleeperOnce) {
   Inbox inbox;
+  Sleeper sleeper(inbox);
   int runs = 0;
-  ASSERT_TRUE(inbox.fallAsleep());
-  EXPECT_FALSE(isReadable(inbox, 0));
+  ASSERT_TRUE(inbox.fallAsleep(1));
+  EXPECT_FALSE(sleeper.isWoken());
   inbox.push([&] { ++runs; });
   inbox.push([&] { ++runs; });
-  EXPECT_TRUE(isReadable(inbox, 0));
-  inbox.clearWake();
-  EXPECT_FALSE(isReadable(inbox, 0));
+  EXPECT_TRUE(sleeper.isWoken());
+  EXPECT_FALSE(sleeper.isWoken());
   EXPECT_EQ(takeAll(inbox), 2U);
   EXPECT_EQ(runs, 2);
+  ASSERT_TRUE(inbox.fallAsleep(1));
+  inbox.push([&] { ++runs; });
+  EXPECT_TRUE(sleeper.isWoken()) << "a second time";
 }
 
 TEST(InboxTest, WhoIsAwakeIsNotWokenButMustNotFallAsleepOverAMessage) {
   Inbox inbox;
+  Sleeper sleeper(inbox);
   inbox.push([] {});
-  EXPECT_FALSE(isReadable(inbox, 0));
-  EXPECT_FALSE(inbox.fallAsleep());
+  EXPECT_FALSE(sleeper.isWoken());
+  EXPECT_FALSE(inbox.fallAsleep(1));
   EXPECT_EQ(takeAll(inbox), 1U);
-  EXPECT_TRUE(inbox.fallAsleep());
+  EXPECT_TRUE(inbox.fallAsleep(1));
   // Woken by something else: what comes now needs no call of the kernel.
-  EXPECT_EQ(takeAll(inbox), 0U);
+  inbox.wakeUp();
   inbox.push([] {});
-  EXPECT_FALSE(isReadable(inbox, 0));
+  EXPECT_FALSE(sleeper.isWoken());
 }
 
 TEST(InboxTest, WakeReachesAlsoOneThatIsAboutToFallAsleep) {
   Inbox inbox;
+  Sleeper sleeper(inbox);
   inbox.wake();
-  EXPECT_TRUE(inbox.fallAsleep());
-  EXPECT_TRUE(isReadable(inbox, 0));
+  EXPECT_TRUE(inbox.fallAsleep(1));
+  EXPECT_TRUE(sleeper.isWoken());
+}
+
+TEST(InboxTest, OperationsWakeASleeperWhenThereAreEnough) {
+  Inbox inbox;
+  Sleeper sleeper(inbox);
+  ASSERT_TRUE(inbox.fallAsleep(3));
+  inbox.push(scripted({}));
+  inbox.push(scripted({}));
+  EXPECT_FALSE(sleeper.isWoken());
+  inbox.push(scripted({}));
+  EXPECT_TRUE(sleeper.isWoken());
+  std::vector<Message> taken;
+  inbox.take(taken);
+  EXPECT_EQ(taken.size(), 3U);
+}
+
+TEST(InboxTest, OperationsThatAreTooFewMayBeSleptOverAndEnoughMayNot) {
+  Inbox inbox;
+  inbox.push(scripted({}));
+  EXPECT_TRUE(inbox.fallAsleep(2));
+  inbox.wakeUp();
+  EXPECT_FALSE(inbox.fallAsleep(1));
+}
+
+TEST(InboxTest, AnyOtherMessageWakesAtOnceAndIsNeverSleptOver) {
+  Inbox inbox;
+  Sleeper sleeper(inbox);
+  ASSERT_TRUE(inbox.fallAsleep(3));
+  inbox.push(Abandon{});
+  EXPECT_TRUE(sleeper.isWoken());
+  EXPECT_FALSE(inbox.fallAsleep(3)) << "it is still there";
+  std::vector<Message> taken;
+  inbox.take(taken);
+  EXPECT_TRUE(inbox.fallAsleep(3));
+}
+
+TEST(InboxTest, LoneOperationIsTakenInPlaceOfWaking) {
+  Inbox inbox;
+  Sleeper sleeper(inbox);
+  EXPECT_FALSE(inbox.add(scripted({}))) << "nobody sleeps";
+  std::vector<Message> taken;
+  inbox.take(taken);
+  ASSERT_TRUE(inbox.fallAsleep(1));
+  EXPECT_TRUE(inbox.add(scripted({})));
+  EXPECT_NE(inbox.takeLone(Deadline()), nullptr);
+  EXPECT_EQ(inbox.takeLone(Deadline()), nullptr) << "it is gone";
+  EXPECT_FALSE(sleeper.isWoken());
+  // Whoever took it says that the other sleeps on.
+  ASSERT_TRUE(inbox.fallAsleep(1));
+  inbox.push(scripted({}));
+  EXPECT_TRUE(sleeper.isWoken());
+}
+
+TEST(InboxTest, WhatIsNotLoneIsLeftForTheSleeper) {
+  Inbox inbox;
+  inbox.push(scripted({}));
+  inbox.push(scripted({}));
+  EXPECT_EQ(inbox.takeLone(Deadline()), nullptr);
+  std::vector<Message> taken;
+  inbox.take(taken);
+  EXPECT_EQ(taken.size(), 2U);
+  inbox.push(Abandon{});
+  EXPECT_EQ(inbox.takeLone(Deadline()), nullptr);
+}
+
+TEST(InboxTest, LoneOperationThatIsTooLateIsLeftForTheSleeper) {
+  Inbox inbox;
+  const Deadline deadline = Deadline() + std::chrono::seconds(1);
+  inbox.push(scripted({.deadline = deadline}));
+  EXPECT_EQ(inbox.takeLone(deadline), nullptr);
+  EXPECT_NE(inbox.takeLone(deadline - std::chrono::milliseconds(1)), nullptr);
 }
 
 TEST(InboxTest, NoMessageIsSleptOver) {
   constexpr int Threads = 4;
   constexpr int Each = 20'000;
   Inbox inbox;
+  Sleeper sleeper(inbox);
   std::atomic<int> ran{0};
   std::vector<std::thread> pushers;
   for (int i = 0; i < Threads; ++i) {
@@ -76,9 +166,9 @@ TEST(InboxTest, NoMessageIsSleptOver) {
   bool late = false;
   while (ran < Threads * Each && !late) {
     takeAll(inbox);
-    if (inbox.fallAsleep() && ran < Threads * Each) {
-      late = !isReadable(inbox, 60'000);
-      inbox.clearWake();
+    if (inbox.fallAsleep(1) && ran < Threads * Each) {
+      late = !sleeper.isWoken(std::chrono::minutes(1));
+      inbox.wakeUp();
     }
   }
   EXPECT_FALSE(late) << "a message came and woke nobody";

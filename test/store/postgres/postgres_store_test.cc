@@ -283,6 +283,138 @@ TEST_F(PostgresStoreTest, DuplicatesWriteNothing) {
   EXPECT_EQ(xid(), before) << "no transaction that writes";
 }
 
+class ManyDuplicatesTest : public PostgresStoreTest {
+protected:
+  // Most of the last claims met a record.
+  ManyDuplicatesTest() {
+    mustClaim("hot");
+    for (int i = 0; i < 100; ++i) {
+      EXPECT_TRUE(std::holds_alternative<Exists>(claim(request("hot"))));
+    }
+  }
+  uint64_t batchesFor(const std::string& key) {
+    const uint64_t before = store().stats().batches;
+    claim(request(key));
+    EXPECT_TRUE(eventually([&] { return store().queuedOperations() == 0; }));
+    return store().stats().batches - before;
+  }
+};
+
+TEST_F(ManyDuplicatesTest, ClaimLooksBeforeItInserts) {
+  EXPECT_EQ(batchesFor("hot"), 1U);
+  EXPECT_EQ(batchesFor("new"), 2U);
+  for (int i = 0; i < 100; ++i) {
+    mustClaim(fmt::format("new{}", i));
+  }
+  EXPECT_EQ(batchesFor("newer"), 1U) << "and inserts at once where most are new";
+}
+
+TEST_F(ManyDuplicatesTest, OneOfManyThatLookFirstIsClaimed) {
+  std::vector<Answer<ClaimResult>> answers(64);
+  for (const auto& answer : answers) {
+    store().claim(request("race"), soon(), answer.callback());
+  }
+  int claimed = 0;
+  for (const auto& answer : answers) {
+    const ClaimResult result = answer.get();
+    claimed += std::holds_alternative<Claimed>(result) ? 1 : 0;
+    EXPECT_TRUE(std::holds_alternative<Claimed>(result) || std::holds_alternative<Exists>(result))
+        << describe(result);
+  }
+  EXPECT_EQ(claimed, 1);
+}
+
+TEST_F(ManyDuplicatesTest, TenantWithoutRoomIsStillOverItsQuota) {
+  ClaimRequest wanted = request("more");
+  wanted.tenant_live_keys = 2;
+  EXPECT_TRUE(std::holds_alternative<Claimed>(claim(wanted)));
+  wanted.identity.key = "most";
+  const ClaimResult result = claim(wanted);
+  EXPECT_TRUE(std::holds_alternative<OverQuota>(result)) << describe(result);
+}
+
+// --- Gathering
+
+TEST_F(PostgresStoreTest, OperationsThatAreTooFewForABatchAreSentAllTheSame) {
+  rig_.waitUntilUp();
+  rig_.block();
+  // The third finds two under way, and no other ever comes.
+  std::vector<Answer<ClaimResult>> answers(3);
+  for (size_t i = 0; i < answers.size(); ++i) {
+    store().claim(request(fmt::format("few{}", i)), soon(), answers[i].callback());
+    ASSERT_TRUE(eventually([&] { return store().stats().batches == i + 1; }));
+  }
+  rig_.unblock();
+  for (const auto& answer : answers) {
+    EXPECT_TRUE(std::holds_alternative<Claimed>(answer.get()));
+  }
+}
+
+// --- Lone operations
+
+TEST_F(PostgresStoreTest, LoneOperationIsSentByItsCallerAndAnsweredOnTheStoresThread) {
+  rig_.waitUntilUp();
+  rig_.block();
+  // The store's thread may be awake for reasons of its own.
+  bool sent = false;
+  for (int i = 0; i < 200 && !sent; ++i) {
+    ASSERT_TRUE(eventually([&] { return store().queuedOperations() == 0; }));
+    const uint64_t before = store().stats().batches;
+    std::thread::id answered_on;
+    Answer<ClaimResult> answer;
+    store().claim(request(fmt::format("lone{}", i)), soon(),
+                  [&, done = answer.callback()](ClaimResult result) {
+                    answered_on = std::this_thread::get_id();
+                    done(std::move(result));
+                  });
+    sent = store().stats().batches == before + 1;
+    EXPECT_EQ(answer.calls(), 0);
+    rig_.unblock();
+    EXPECT_TRUE(std::holds_alternative<Claimed>(answer.get()));
+    EXPECT_NE(answered_on, std::this_thread::get_id());
+    rig_.block();
+  }
+  rig_.unblock();
+  EXPECT_TRUE(sent);
+}
+
+TEST_F(PostgresStoreTest, LoneOperationOnASessionThatHasEndedIsAnswered) {
+  for (int i = 0; i < 20; ++i) {
+    rig_.waitUntilUp();
+    rig_.sql(
+        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+        " WHERE pid <> pg_backend_pid() AND datname = current_database()");
+    const ClaimResult result = claim(request(fmt::format("ended{}", i)), in(5s));
+    EXPECT_FALSE(std::holds_alternative<Exists>(result)) << describe(result);
+  }
+  EXPECT_TRUE(
+      eventually([&] { return std::holds_alternative<Claimed>(claim(request("after"), in(1s))); }));
+}
+
+TEST_F(PostgresStoreTest, LoneOperationWithAShortDeadlineIsToldInTime) {
+  rig_.waitUntilUp();
+  rig_.block();
+  const auto begin = std::chrono::steady_clock::now();
+  const ClaimResult result = claim(request("hasty"), in(50ms));
+  EXPECT_TRUE(std::holds_alternative<InDoubt>(result)) << describe(result);
+  // Half of the store's time-out is how long its thread may sleep; in() is much less.
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, 10s);
+  rig_.unblock();
+}
+
+TEST_F(PostgresStoreTest, LoneOperationPastItsDeadlineIsNeverSent) {
+  rig_.waitUntilUp();
+  const uint64_t before = store().stats().batches;
+  // Most of them find the store's thread asleep.
+  for (int i = 0; i < 100; ++i) {
+    const ClaimResult result = claim(request(fmt::format("late{}", i)), in(-1ms));
+    ASSERT_TRUE(std::holds_alternative<Unavailable>(result)) << describe(result);
+  }
+  EXPECT_EQ(store().stats().batches, before);
+  EXPECT_TRUE(store().stats().last_error.empty()) << "no fault of the server";
+  EXPECT_TRUE(std::holds_alternative<Claimed>(claim(request("timely"))));
+}
+
 // --- Lost connections
 
 TEST_F(PostgresStoreTest, ClaimThatNeverReachedTheServerIsInDoubtAndTheKeyStaysFree) {

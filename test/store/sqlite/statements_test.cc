@@ -37,6 +37,18 @@ protected:
     return plan;
   }
 
+  // Whether the statement opens the table or index with that root page to write it.
+  bool writesTo(Sql sql, int64_t root) {
+    Statement statement(*database_, "EXPLAIN " + text(sql));
+    Query row(statement);
+    bool writes = false;
+    while (row.next()) {
+      writes = writes || (row.bytes(1) == "OpenWrite" && row.integer(3) == root);
+    }
+    EXPECT_EQ(database_->error(), SQLITE_OK) << database_->message();
+    return writes;
+  }
+
   const test::TemporaryFolder folder_;
   std::unique_ptr<Database> database_;
 };
@@ -73,12 +85,19 @@ TEST_F(StatementsTest, ClaimsAndLookUpsUseTheUniqueIndex) {
 }
 
 TEST_F(StatementsTest, WritesGoStraightToTheirRow) {
-  for (const Sql sql : {Sql::Reclaim, Sql::Complete, Sql::Fail, Sql::MarkUnknown, Sql::Extend,
-                        Sql::DeleteRecord, Sql::GiveUp, Sql::Expire}) {
+  for (const Sql sql : {Sql::Reclaim, Sql::Complete, Sql::Renew, Sql::Fail, Sql::MarkUnknown,
+                        Sql::Extend, Sql::DeleteRecord, Sql::GiveUp, Sql::Expire}) {
     EXPECT_NE(plan(sql).find("SEARCH record USING INTEGER PRIMARY KEY (rowid=?)"),
               std::string::npos)
         << plan(sql);
   }
+}
+
+TEST_F(StatementsTest, CompletionLeavesTheIndexOfLivesAlone) {
+  const int64_t index =
+      database_->askNumber("SELECT rootpage FROM sqlite_schema WHERE name = 'record_expiry'");
+  EXPECT_TRUE(writesTo(Sql::Renew, index));
+  EXPECT_FALSE(writesTo(Sql::Complete, index));
 }
 
 TEST_F(StatementsTest, BackgroundJobsUseTheirIndexes) {
