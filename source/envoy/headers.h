@@ -1,6 +1,10 @@
 #pragma once
 
+#include <array>
+#include <cstddef>
+#include <initializer_list>
 #include <optional>
+#include <span>
 #include <string_view>
 #include <vector>
 
@@ -35,12 +39,18 @@ public:
     return total;
   }
 
-  // All fields in order, names in lower case, pseudo headers among them.
+  size_t size() const {
+    return raw::envoy_dynamic_module_callback_http_get_headers_size(stream_, map_);
+  }
+  // All fields in order, names in lower case, pseudo headers among them. `fields` has room for
+  // size() of them. False: there is no such map.
+  bool copyTo(std::span<Field> fields) const {
+    return !fields.empty() &&
+           raw::envoy_dynamic_module_callback_http_get_headers(stream_, map_, fields.data());
+  }
   std::vector<Field> all() const {
-    std::vector<Field> fields(
-        raw::envoy_dynamic_module_callback_http_get_headers_size(stream_, map_));
-    if (!fields.empty() &&
-        !raw::envoy_dynamic_module_callback_http_get_headers(stream_, map_, fields.data())) {
+    std::vector<Field> fields(size());
+    if (!copyTo(fields)) {
       fields.clear();
     }
     return fields;
@@ -64,10 +74,60 @@ public:
     return raw::envoy_dynamic_module_callback_http_set_header(stream_, map_, toBytes(name),
                                                               raw::Bytes{nullptr, 0});
   }
+  // Names in lower case. Looks first, since most often none is there: to remove what is not there
+  // costs Envoy as much.
+  void remove(std::initializer_list<std::string_view> names) const;
 
 private:
   raw::StreamPtr stream_;
   HeaderMap map_;
 };
+
+// The lines of a map as they are now, all read at once: asking Envoy for each by name costs more
+// from the second on. Texts as those of Headers.
+class HeaderLines {
+public:
+  explicit HeaderLines(const Headers& headers) {
+    const size_t size = headers.size();
+    if (size > few_.size()) {
+      many_.resize(size);
+    }
+    const std::span<Field> room = many_.empty() ? std::span(few_).first(size) : std::span(many_);
+    lines_ = headers.copyTo(room) ? room : std::span<const Field>();
+  }
+  HeaderLines(const HeaderLines&) = delete;
+  HeaderLines& operator=(const HeaderLines&) = delete;
+
+  // As Headers::get() and count(), but the name is in lower case.
+  std::optional<std::string_view> get(std::string_view name, size_t index = 0) const {
+    for (const Field& line : lines_) {
+      if (line.nameView() == name && index-- == 0) {
+        return line.valueView();
+      }
+    }
+    return std::nullopt;
+  }
+  size_t count(std::string_view name) const {
+    size_t total = 0;
+    for (const Field& line : lines_) {
+      total += line.nameView() == name ? 1 : 0;
+    }
+    return total;
+  }
+
+private:
+  std::array<Field, 32> few_;  // As many as most requests have.
+  std::vector<Field> many_;
+  std::span<const Field> lines_;
+};
+
+inline void Headers::remove(std::initializer_list<std::string_view> names) const {
+  const HeaderLines lines(*this);
+  for (const std::string_view name : names) {
+    if (lines.get(name).has_value()) {
+      remove(name);
+    }
+  }
+}
 
 }  // namespace idempotency::envoy

@@ -171,6 +171,10 @@ uint32_t envoy_dynamic_module_callback_http_filter_get_worker_index(StreamPtr st
 const void* envoy_dynamic_module_callback_get_most_specific_route_config(StreamPtr stream);
 void envoy_dynamic_module_callback_http_set_dynamic_metadata_string(StreamPtr stream, Bytes ns,
                                                                     Bytes key, Bytes value);
+void envoy_dynamic_module_callback_http_set_dynamic_metadata_string_batch(StreamPtr stream,
+                                                                          Bytes ns,
+                                                                          const Field* entries,
+                                                                          size_t count);
 void envoy_dynamic_module_callback_http_set_dynamic_metadata_number(StreamPtr stream, Bytes ns,
                                                                     Bytes key, double value);
 void envoy_dynamic_module_callback_http_set_dynamic_metadata_bool(StreamPtr stream, Bytes ns,

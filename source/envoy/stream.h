@@ -176,6 +176,11 @@ public:
     raw::envoy_dynamic_module_callback_http_set_dynamic_metadata_string(
         handle_, toBytes(ns), toBytes(key), toBytes(value));
   }
+  // Several texts at once: each call makes Envoy build a message and merge it.
+  void setMetadata(std::string_view ns, std::span<const Field> entries) const {
+    raw::envoy_dynamic_module_callback_http_set_dynamic_metadata_string_batch(
+        handle_, toBytes(ns), entries.data(), entries.size());
+  }
   void setMetadataNumber(std::string_view ns, std::string_view key, double value) const {
     raw::envoy_dynamic_module_callback_http_set_dynamic_metadata_number(handle_, toBytes(ns),
                                                                         toBytes(key), value);
@@ -235,10 +240,19 @@ public:
   }
 
   // Tags the active trace span, if the request is traced.
-  void setSpanTag(std::string_view key, std::string_view value) const {
-    if (void* span = raw::envoy_dynamic_module_callback_http_get_active_span(handle_)) {
-      raw::envoy_dynamic_module_callback_http_span_set_tag(span, toBytes(key), toBytes(value));
+  void setSpanTags(std::span<const Field> tags) const {
+    void* const span = raw::envoy_dynamic_module_callback_http_get_active_span(handle_);
+    if (span == nullptr) {
+      return;
     }
+    for (const Field& tag : tags) {
+      raw::envoy_dynamic_module_callback_http_span_set_tag(span, toBytes(tag.nameView()),
+                                                           toBytes(tag.valueView()));
+    }
+  }
+  void setSpanTag(std::string_view key, std::string_view value) const {
+    const Field tag(key, value);
+    setSpanTags(std::span(&tag, 1));
   }
 
   void increment(Counter counter, uint64_t by = 1) const {

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "source/envoy/process.h"
+#include "source/filter/key_hash.h"
 #include "source/filter/maintenance_log.h"
 #include "source/protocol/overloaded.h"
 #include "source/protocol/stored_response.h"
@@ -92,7 +93,8 @@ Undertaker& undertaker() {
 
 }  // namespace
 
-std::shared_ptr<const CompletedRecord> completedRecord(const Record& record, Deadline asked) {
+std::shared_ptr<const CompletedRecord> completedRecord(const Record& record, Deadline asked,
+                                                       std::string key_hash) {
   if (record.state != RecordState::Completed || !record.response.has_value()) {
     return nullptr;
   }
@@ -109,6 +111,7 @@ std::shared_ptr<const CompletedRecord> completedRecord(const Record& record, Dea
   completed->expires_at = record.expires_at;
   completed->live_until = asked + record.life_left;
   completed->response = *std::move(response);
+  completed->key_hash = std::move(key_hash);
   return completed;
 }
 
@@ -181,6 +184,7 @@ Backend::~Backend() {
   if (maintainer_ != nullptr) {
     maintainer_->stop();  // but for giving up the lead.
   }
+  redirects_->onTime(Deadline::max());  // Nobody will come for them: their outcome is written, too.
   // Writes what is under way, and answers everything: to the rest, which is still there.
   opened_.store.reset();
 }
@@ -235,6 +239,7 @@ void Backend::showStatus() {
   stats_.count(&Stats::store_batches, status.batches - shown_.batches);
   stats_.count(&Stats::store_operations, status.operations - shown_.operations);
   shown_ = status;
+  stats_.onInterval();
   stats_.set(&Stats::waiting, waiters_->size());
   stats_.set(&Stats::settling, settler_->size());
   stats_.set(&Stats::cache_bytes, cache_.bytes());
@@ -273,7 +278,7 @@ void Backend::onFailOpen() {
 }
 
 void Backend::onRecordPolled(const Identity& identity, const Record& record, Deadline asked) {
-  if (auto completed = completedRecord(record, asked)) {
+  if (auto completed = completedRecord(record, asked, keyHash(identity))) {
     cache_.insert(identity, std::move(completed), std::chrono::steady_clock::now());
   }
 }

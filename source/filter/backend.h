@@ -109,6 +109,7 @@ private:
 
 // A completed record as it is kept for replays; null if its response cannot be replayed. `asked` is
 // when the store was asked for it.
-std::shared_ptr<const CompletedRecord> completedRecord(const Record& record, Deadline asked);
+std::shared_ptr<const CompletedRecord> completedRecord(const Record& record, Deadline asked,
+                                                       std::string key_hash);
 
 }  // namespace idempotency

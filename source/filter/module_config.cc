@@ -36,7 +36,7 @@ ModuleConfig::ModuleConfig(envoy::ConfigHandle handle, idempotency::FilterConfig
       stats_(stats),
       backend_(std::move(backend)) {
   if (backend_ != nullptr) {
-    backend_->stats().attach(handle, stats_);
+    backend_->stats().attach(handle, stats_, mailbox());
   }
 }
 

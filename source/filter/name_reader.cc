@@ -38,9 +38,9 @@ Reading fromNumber(double number) {
 
 struct Reader {
   envoy::Stream stream;
+  const envoy::HeaderLines& headers;
 
   Reading operator()(const HeaderSource& source) const {
-    const envoy::Headers headers = stream.requestHeaders();
     if (headers.count(source.name) > 1) {
       return {std::nullopt, true};
     }
@@ -71,9 +71,10 @@ struct Reader {
 
 }  // namespace
 
-std::optional<std::string> readName(envoy::Stream stream, std::span<const NameSource> sources) {
+std::optional<std::string> readName(envoy::Stream stream, const envoy::HeaderLines& headers,
+                                    std::span<const NameSource> sources) {
   for (const NameSource& source : sources) {
-    Reading reading = std::visit(Reader{stream}, source);
+    Reading reading = std::visit(Reader{stream, headers}, source);
     if (reading.unusable) {
       return std::nullopt;
     }

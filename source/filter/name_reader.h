@@ -19,6 +19,7 @@ namespace idempotency {
 // Metadata may be text, a number or a bool. Integers from 2^53 on give no name, nor does any source
 // after them: as Envoy keeps numbers, two tenants could have become one.
 [[nodiscard]] std::optional<std::string> readName(envoy::Stream stream,
+                                                  const envoy::HeaderLines& headers,
                                                   std::span<const NameSource> sources);
 
 }  // namespace idempotency

@@ -4,6 +4,8 @@
 
 #include "absl/hash/hash.h"
 
+#include "source/filter/times.h"
+
 namespace idempotency {
 namespace {
 
@@ -15,16 +17,24 @@ uint64_t sizeOf(const FieldList& fields) {
   return bytes;
 }
 
-// What an entry costs; the identity is kept twice, in the list and in the index.
+// What an entry costs. The identity is kept twice, in the list and in the index; the fields, too,
+// once they are replayed.
 uint64_t sizeOf(const Identity& identity, const CompletedRecord& record) {
   constexpr uint64_t Bookkeeping = sizeof(CompletedRecord) + 2 * sizeof(Identity) + 128;
   return Bookkeeping +
          2 * (identity.tenant.size() + identity.operation.size() + identity.key.size()) +
-         record.fingerprint.size() + record.response.body.size() + sizeOf(record.response.headers) +
-         sizeOf(record.response.trailers);
+         record.fingerprint.size() + record.key_hash.size() + record.response.body.size() +
+         2 * (sizeOf(record.response.headers) + sizeOf(record.response.trailers));
 }
 
 }  // namespace
+
+const std::optional<ReplayMessage>& CompletedRecord::replay() const {
+  std::call_once(built_, [this] {
+    replay_ = buildReplay(response, {.head = false, .expires_at = secondsOf(expires_at)});
+  });
+  return replay_;
+}
 
 size_t ReplayCache::IdentityHash::operator()(const Identity& identity) const {
   return absl::HashOf(identity.tenant, identity.operation, identity.key);
@@ -37,9 +47,10 @@ std::shared_ptr<const CompletedRecord> ReplayCache::find(const Identity& identit
   if (part_bytes_ == 0) {
     return nullptr;
   }
-  Part& part = partOf(identity);
+  const size_t hash = IdentityHash{}(identity);
+  Part& part = partOf(hash);
   const std::lock_guard lock(part.mutex);
-  const auto found = part.index.find(identity);
+  const auto found = part.index.find(identity, hash);
   if (found == part.index.end()) {
     return nullptr;
   }
@@ -59,7 +70,7 @@ void ReplayCache::insert(const Identity& identity, std::shared_ptr<const Complet
   if (bytes > part_bytes_ || until <= now) {
     return;
   }
-  Part& part = partOf(identity);
+  Part& part = partOf(IdentityHash{}(identity));
   const std::lock_guard lock(part.mutex);
   if (const auto found = part.index.find(identity); found != part.index.end()) {
     erase(part, found->second);
@@ -90,9 +101,9 @@ uint64_t ReplayCache::entries() const {
   return entries;
 }
 
-ReplayCache::Part& ReplayCache::partOf(const Identity& identity) {
+ReplayCache::Part& ReplayCache::partOf(size_t hash) {
   // The index uses the low bits.
-  return parts_[(IdentityHash{}(identity) >> 32) % PartCount];
+  return parts_[(hash >> 32) % PartCount];
 }
 
 void ReplayCache::erase(Part& part, Entries::iterator entry) {

@@ -13,6 +13,7 @@
 #include "absl/container/flat_hash_map.h"
 
 #include "source/protocol/record.h"
+#include "source/protocol/replay.h"
 #include "source/protocol/settings.h"
 #include "source/store/store.h"
 
@@ -28,6 +29,14 @@ struct CompletedRecord {
   // asked.
   Deadline live_until{};
   StoredResponse response;
+  std::string key_hash;  // Of its identity: see keyHash().
+
+  // What a replay sends (see buildReplay), put together when it is first asked for. Any thread.
+  const std::optional<ReplayMessage>& replay() const;
+
+private:
+  mutable std::once_flag built_;
+  mutable std::optional<ReplayMessage> replay_;
 };
 
 // Responses kept in this process, so that a replay does not need the store. Least recently used
@@ -68,7 +77,7 @@ private:
   };
   static constexpr size_t PartCount = 8;
 
-  Part& partOf(const Identity& identity);
+  Part& partOf(size_t hash);
   // With the part's lock held.
   static void erase(Part& part, Entries::iterator entry);
 

@@ -18,7 +18,7 @@ namespace {
 constexpr size_t LongestName = 255;
 
 // A header's lines, at most two: more tell nothing that two do not.
-std::vector<std::string_view> linesOf(const envoy::Headers& headers, std::string_view name) {
+std::vector<std::string_view> linesOf(const envoy::HeaderLines& headers, std::string_view name) {
   std::vector<std::string_view> lines;
   while (lines.size() < 2) {
     const auto line = headers.get(name, lines.size());
@@ -30,14 +30,14 @@ std::vector<std::string_view> linesOf(const envoy::Headers& headers, std::string
   return lines;
 }
 
-bool isLongerThan(const envoy::Headers& headers, uint64_t limit) {
+bool isLongerThan(const envoy::HeaderLines& headers, uint64_t limit) {
   const std::string_view text = headers.get("content-length").value_or("");
   uint64_t length = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), length);
   return error == std::errc::result_out_of_range || (error == std::errc() && length > limit);
 }
 
-RequestAge ageOf(const envoy::Headers& headers, const Policy& policy) {
+RequestAge ageOf(const envoy::HeaderLines& headers, const Policy& policy) {
   if (!policy.max_request_age.has_value()) {
     return RequestAge::Fresh;
   }
@@ -71,11 +71,12 @@ std::string operationOf(envoy::Stream stream, const Policy& policy) {
 }
 
 // Who acts; none: the policy wants to know and it cannot be told.
-std::optional<std::string> principalOf(envoy::Stream stream, const Policy& policy) {
+std::optional<std::string> principalOf(envoy::Stream stream, const envoy::HeaderLines& headers,
+                                       const Policy& policy) {
   if (!policy.principal.has_value()) {
     return std::string();
   }
-  return readName(stream, std::span(&*policy.principal, 1));
+  return readName(stream, headers, std::span(&*policy.principal, 1));
 }
 
 }  // namespace
@@ -83,19 +84,20 @@ std::optional<std::string> principalOf(envoy::Stream stream, const Policy& polic
 RequestReading readRequest(envoy::Stream stream, const Policy& policy,
                            std::span<const NameSource> tenant_sources) {
   RequestReading request;
-  const envoy::Headers headers = stream.requestHeaders();
-  request.facts.method = headers.get(":method").value_or("");
+  request.facts.method = stream.requestHeaders().get(":method").value_or("");
   if (!policy.covers(request.facts.method)) {
     return request;
   }
+  const envoy::HeaderLines headers(stream.requestHeaders());
+  request.head = request.facts.method == "HEAD";
   const KeyResult key = parseKey(linesOf(headers, KeyHeader), policy.key);
   if (const auto* problem = std::get_if<KeyProblem>(&key)) {
     request.facts.key_problem = *problem;
     return request;
   }
   request.key = std::get<Key>(key);
-  std::optional<std::string> tenant = readName(stream, tenant_sources);
-  std::optional<std::string> principal = principalOf(stream, policy);
+  std::optional<std::string> tenant = readName(stream, headers, tenant_sources);
+  std::optional<std::string> principal = principalOf(stream, headers, policy);
   if (tenant.has_value() && tenant->size() <= LongestName && principal.has_value()) {
     request.facts.tenant_known = true;
     request.tenant = *std::move(tenant);
@@ -114,7 +116,7 @@ Identity identityOf(envoy::Stream stream, const Policy& policy, const RequestRea
 std::optional<FingerprintResult> fingerprintOf(envoy::Stream stream, const Policy& policy,
                                                const std::string& principal, envoy::Within within,
                                                uint8_t version) {
-  const envoy::Headers headers = stream.requestHeaders();
+  const envoy::HeaderLines headers(stream.requestHeaders());
   std::vector<RequestHeader> counted;
   for (const std::string& name : policy.fingerprint.headers) {
     for (size_t i = 0;; ++i) {

@@ -21,6 +21,7 @@ struct RequestReading {
   std::optional<Key> key;  // There when no fact speaks against it.
   std::string tenant;
   std::string principal;  // Empty where the policy asks for none.
+  bool head = false;      // The method is HEAD.
 };
 
 // Reads the headers. Nothing but the method is read, and nothing allocated, where the policy does

@@ -1,13 +1,14 @@
 #include "source/filter/stat_sink.h"
 
 #include <algorithm>
-#include <vector>
 
 namespace idempotency {
 
-void StatSink::attach(envoy::ConfigHandle handle, const Stats& stats) {
+void StatSink::attach(envoy::ConfigHandle handle, const Stats& stats,
+                      std::shared_ptr<envoy::Mailbox> mailbox) {
   const std::lock_guard lock(mutex_);
-  configs_.emplace_back(handle, stats);
+  main_thread_ = std::this_thread::get_id();
+  configs_.push_back({handle, stats, std::move(mailbox)});
 }
 
 void StatSink::detach(envoy::ConfigHandle handle) {
@@ -16,9 +17,12 @@ void StatSink::detach(envoy::ConfigHandle handle) {
     for (Share& share : shares_) {
       move(share, 0);
     }
+    if (std::this_thread::get_id() == main_thread_) {
+      tell(configs_.front());
+    }
   }
   std::erase_if(configs_,
-                [&](const auto& config) { return config.first.handle() == handle.handle(); });
+                [&](const Config& config) { return config.handle.handle() == handle.handle(); });
 }
 
 void StatSink::count(envoy::Counter Stats::*counter, uint64_t by) {
@@ -27,8 +31,8 @@ void StatSink::count(envoy::Counter Stats::*counter, uint64_t by) {
   }
   const std::lock_guard lock(mutex_);
   if (!configs_.empty()) {
-    const auto& [handle, stats] = configs_.front();
-    handle.increment(stats.*counter, by);
+    const Config& config = configs_.front();
+    config.handle.increment(config.stats.*counter, by);
   }
 }
 
@@ -46,13 +50,45 @@ void StatSink::set(envoy::Gauge Stats::*gauge, uint64_t value) {
 }
 
 void StatSink::move(Share& share, uint64_t value) {
-  const auto& [handle, stats] = configs_.front();
+  const Config& config = configs_.front();
   if (value > share.value) {
-    handle.increment(stats.*share.gauge, value - share.value);
+    config.handle.increment(config.stats.*share.gauge, value - share.value);
   } else if (value < share.value) {
-    handle.decrement(stats.*share.gauge, share.value - value);
+    config.handle.decrement(config.stats.*share.gauge, share.value - value);
   }
   share.value = value;
+}
+
+void StatSink::count(envoy::Stream stream, const Stats& stats, Labelled counter,
+                     std::string_view label) {
+  for (Tally& tally : tallies_) {
+    if (tally.counter == counter && tally.events.add(label)) {
+      stream.increment(stats.*counter, {label});
+    }
+  }
+}
+
+void StatSink::onInterval() {
+  bool keeps = false;
+  for (Tally& tally : tallies_) {
+    keeps = tally.events.nextInterval() || keeps;
+  }
+  const std::lock_guard lock(mutex_);
+  if (keeps && !configs_.empty()) {
+    const Config& config = configs_.front();
+    // Runs only while the config lives, and with it the backend that owns us.
+    config.mailbox->post([this, handle = config.handle, stats = config.stats] {
+      tell({handle, stats, nullptr});
+    });
+  }
+}
+
+void StatSink::tell(const Config& config) {
+  for (Tally& tally : tallies_) {
+    for (const LabelTally::Kept& kept : tally.events.take()) {
+      config.handle.increment(config.stats.*tally.counter, {kept.label}, kept.events);
+    }
+  }
 }
 
 }  // namespace idempotency

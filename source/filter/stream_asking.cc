@@ -5,9 +5,9 @@
 #include <variant>
 #include <vector>
 
+#include "source/filter/key_hash.h"
 #include "source/filter/stream_filter.h"
 #include "source/filter/times.h"
-#include "source/filter/trace.h"
 #include "source/protocol/answer.h"
 #include "source/protocol/fingerprint_match.h"
 #include "source/protocol/grpc.h"
@@ -24,13 +24,11 @@ using std::chrono::steady_clock;
 // How often one request claims again before it gives way: each time somebody else was faster.
 constexpr uint32_t MostReclaims = 8;
 
-std::vector<envoy::Field> toFields(const FieldList& list) {
-  std::vector<envoy::Field> fields;
-  fields.reserve(list.size() + 1);
+void appendFields(const FieldList& list, std::vector<envoy::Field>& fields) {
+  fields.reserve(fields.size() + list.size());
   for (const auto& [name, value] : list) {
     fields.emplace_back(name, value);
   }
-  return fields;
 }
 
 std::string_view viewOf(const Fingerprint& fingerprint) {
@@ -41,7 +39,8 @@ std::string_view viewOf(const Fingerprint& fingerprint) {
 
 StreamFilter::Verdict StreamFilter::ask(envoy::Within within) {
   identity_ = identityOf(stream(), *policy_, request_);
-  traceRequest(stream(), identity_);
+  const bool cached = findCached();
+  trace_.onIdentity(identity_, cached ? completed_->key_hash : keyHash(identity_));
   const auto fingerprint = fingerprintOf(stream(), *policy_, request_.principal, within);
   if (!fingerprint.has_value()) {
     return judge(storeFailed("the request cannot be hashed"));
@@ -50,8 +49,8 @@ StreamFilter::Verdict StreamFilter::ask(envoy::Within within) {
   if (fingerprint->body_form == BodyForm::RejectedJson) {
     stream().increment(stats().json_rejected);
   }
-  if (const auto result = findCached(within)) {
-    return judge(*result);
+  if (cached) {
+    return judge(foundCached(within));
   }
   if (!backend().enter()) {
     stream().increment(stats().in_flight_full);
@@ -72,13 +71,13 @@ void StreamFilter::countIn() {
   stream().increment(stats().in_flight);
 }
 
-std::optional<StoreResult> StreamFilter::findCached(envoy::Within within) {
-  auto completed = backend().cache().find(identity_, steady_clock::now());
-  if (completed == nullptr) {
-    return std::nullopt;
-  }
+bool StreamFilter::findCached() {
+  completed_ = backend().cache().find(identity_, steady_clock::now());
+  return completed_ != nullptr;
+}
+
+StoreResult StreamFilter::foundCached(envoy::Within within) {
   stream().increment(stats().replay_cached);
-  completed_ = std::move(completed);
   expires_at_ = completed_->expires_at;
   return factsOf(*completed_, [&](const std::string& stored) { return match(stored, within); });
 }
@@ -205,10 +204,13 @@ StreamFilter::Verdict StreamFilter::reclaim(const Reclaim& again) {
 StreamFilter::Verdict StreamFilter::run() {
   const ClaimRef& ref = claim_->ref;
   countClaim();
-  traceAttempt(stream(), ref.attempt);
+  trace_.onAttempt(stream(), ref.attempt);
   backend().keepAlive(*claim_);
   const envoy::Headers headers = stream().requestHeaders();
-  headers.set(AttemptHeader, fmt::format("{}", ref.attempt));
+  // Whatever the client sent under these names: the upstream must be able to believe them.
+  const fmt::format_int attempt(ref.attempt);
+  headers.set(AttemptHeader, {attempt.data(), attempt.size()});
+  headers.remove({RecoveryPointHeader});
   if (recovery_point_ != FirstRecoveryPoint) {
     headers.set(RecoveryPointHeader, recovery_point_);
   }
@@ -247,7 +249,8 @@ StreamFilter::Verdict StreamFilter::wait(const Wait& hold) {
 StreamFilter::Verdict StreamFilter::failOpen() {
   stream().increment(stats().store_fail_open);
   backend().onFailOpen();
-  traceOutcome(stream(), "fail_open");
+  trace_.onOutcome(stream(), "fail_open");
+  stream().requestHeaders().remove({AttemptHeader, RecoveryPointHeader});
   fail_open_ = true;
   state_ = State::Passing;
   return Verdict::Continue;
@@ -256,8 +259,8 @@ StreamFilter::Verdict StreamFilter::failOpen() {
 void StreamFilter::onWoken() {
   ticket_ = 0;
   // Most often what ran has been stored, and kept here, just now.
-  if (const auto result = findCached(envoy::Within::OtherHook)) {
-    resume(*result);
+  if (findCached()) {
+    resume(foundCached(envoy::Within::OtherHook));
   } else {
     askToClaim(std::nullopt);
   }
@@ -288,7 +291,7 @@ StoreResult StreamFilter::grant(const Claimed& claimed) {
 StoreResult StreamFilter::found(const Record& record) {
   expires_at_ = record.expires_at;
   seen_attempt_ = record.attempt;
-  completed_ = completedRecord(record, asked_);
+  completed_ = completedRecord(record, asked_, trace_.keyHash());
   if (completed_ != nullptr && !record.past_life) {
     backend().cache().insert(identity_, completed_, steady_clock::now());
   }
@@ -312,10 +315,11 @@ FingerprintMatch StreamFilter::match(const std::string& stored, envoy::Within wi
 
 void StreamFilter::countFound(const Decision& decision) const {
   const auto count = [this](envoy::Counter counter) { stream().increment(counter); };
-  const auto duplicate = [this] {
-    stream().increment(stats().tenant_duplicates,
-                       {backend().tenantLabels().labelFor(identity_.tenant)});
+  const auto count_tenant = [this](StatSink::Labelled counter) {
+    backend().stats().count(stream(), stats(), counter,
+                            backend().tenantLabels().labelFor(identity_.tenant));
   };
+  const auto duplicate = [&] { count_tenant(&Stats::tenant_duplicates); };
   if (std::holds_alternative<Replay>(decision)) {
     duplicate();
     return count(stats().reserve_replay);
@@ -330,8 +334,7 @@ void StreamFilter::countFound(const Decision& decision) const {
   }
   switch (refusal->problem) {
     case Problem::KeyReused:
-      stream().increment(stats().tenant_key_misuses,
-                         {backend().tenantLabels().labelFor(identity_.tenant)});
+      count_tenant(&Stats::tenant_key_misuses);
       return count(stats().reserve_key_misuse);
     case Problem::InProgress:
     case Problem::Accepted:
@@ -351,36 +354,39 @@ void StreamFilter::answer(const Policy& policy, const Answer& answer) {
   state_ = State::Answered;
   stream().increment(stats().forAnswer(answer.problem));
   const std::string_view code = problemCode(answer.problem);
-  traceOutcome(stream(), code);
+  trace_.onOutcome(stream(), code);
   AnswerContext context;
   context.grpc = isGrpc(stream().requestHeaders().get("content-type").value_or(""));
   if (expires_at_.has_value()) {
     context.expires_at = secondsOf(*expires_at_);
   }
   const HttpAnswer rendered = renderAnswer(policy, answer, context);
-  const std::vector<envoy::Field> headers = toFields(rendered.headers);
+  std::vector<envoy::Field> headers;
+  appendFields(rendered.headers, headers);
   own_reply_ = true;
   stream().sendLocalReply(static_cast<uint32_t>(rendered.status), headers, rendered.body, code);
 }
 
 void StreamFilter::replay() {
-  ReplayContext context;
-  context.head = stream().requestHeaders().get(":method").value_or("") == "HEAD";
-  context.expires_at = secondsOf(completed_->expires_at);
-  const std::optional<ReplayMessage> message = buildReplay(completed_->response, context);
+  std::optional<ReplayMessage> for_head;
+  if (request_.head) {
+    for_head = buildReplay(completed_->response,
+                           {.head = true, .expires_at = secondsOf(completed_->expires_at)});
+  }
+  const std::optional<ReplayMessage>& message =
+      for_head.has_value() ? for_head : completed_->replay();
   if (!message.has_value()) {
     answer(*policy_, Answer{.problem = Problem::ResponseUnavailable,
                             .original_status = completed_->response.status});
     return;
   }
   state_ = State::Answered;
-  traceOutcome(stream(), "replayed");
-  traceReplay(stream());
-  const std::string status = fmt::format("{}", message->status);
-  std::vector<envoy::Field> headers = {{":status", status}};
-  const std::vector<envoy::Field> stored = toFields(message->headers);
-  headers.insert(headers.end(), stored.begin(), stored.end());
-  const std::vector<envoy::Field> trailers = toFields(message->trailers);
+  trace_.onReplay(stream());
+  const fmt::format_int status(message->status);
+  std::vector<envoy::Field> headers = {{":status", {status.data(), status.size()}}};
+  appendFields(message->headers, headers);
+  std::vector<envoy::Field> trailers;
+  appendFields(message->trailers, trailers);
   const bool has_body = !message->body.empty();
   const bool has_trailers = !trailers.empty();
   own_reply_ = true;

@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "source/envoy/process.h"
+#include "source/filter/key_hash.h"
 #include "source/filter/response_reader.h"
-#include "source/filter/trace.h"
 #include "source/protocol/header_names.h"
 
 namespace idempotency {
@@ -26,13 +26,6 @@ Attempt attemptOf(std::string_view text) {
   Attempt attempt = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), attempt);
   return error == std::errc() && end == text.data() + text.size() ? attempt : 0;
-}
-
-// Whoever reads these must be able to believe them.
-void removeForged(const envoy::Headers& headers, std::initializer_list<std::string_view> names) {
-  for (const std::string_view name : names) {
-    headers.remove(name);
-  }
 }
 
 }  // namespace
@@ -67,9 +60,6 @@ envoy::HeadersAction StreamFilter::onRequestHeaders(bool end) {
     return envoy::HeadersAction::StopIteration;
   }
   const Policy& policy = **shared;
-  if (policy.enforcement != Enforcement::Off) {
-    removeForged(stream().requestHeaders(), {AttemptHeader, RecoveryPointHeader});
-  }
   RequestReading request = readRequest(stream(), policy, config_.config().tenant_sources);
   const RequestDecision decision = decideRequest(policy, request.facts);
   if (const auto* refusal = std::get_if<Answer>(&decision)) {
@@ -78,6 +68,9 @@ envoy::HeadersAction StreamFilter::onRequestHeaders(bool end) {
   }
   if (const auto* pass_on = std::get_if<Pass>(&decision)) {
     pass(request.facts.method, pass_on->reason);
+    if (policy.enforcement != Enforcement::Off) {
+      stream().requestHeaders().remove({AttemptHeader, RecoveryPointHeader});
+    }
     return envoy::HeadersAction::Continue;
   }
   buffer(std::move(request), *shared);
@@ -139,8 +132,8 @@ bool StreamFilter::resumeAfterRedirect() {
   identity_ = claim->ref.identity;
   expires_at_ = claim->expires_at;
   claim_ = std::move(claim);
-  traceRequest(stream(), identity_);
-  traceAttempt(stream(), claim_->ref.attempt);
+  trace_.onIdentity(identity_, keyHash(identity_));
+  trace_.onAttempt(stream(), claim_->ref.attempt);
   state_ = State::Running;
   return true;
 }
@@ -149,7 +142,8 @@ void StreamFilter::pass(std::string_view method, PassReason reason) {
   // A method that would be covered by default, on a route that enforces nothing: worth knowing.
   if (reason == PassReason::Uncovered && isCoveredByDefault(method)) {
     const auto route = stream().text(envoy::Attribute::RouteName).value_or("");
-    stream().increment(stats().unprotected, {route.empty() ? "unnamed" : route});
+    backend().stats().count(stream(), stats(), &Stats::unprotected,
+                            route.empty() ? "unnamed" : route);
   }
 }
 
@@ -171,14 +165,13 @@ void StreamFilter::buffer(RequestReading request, std::shared_ptr<const Policy> 
 
 envoy::HeadersAction StreamFilter::onResponseHeaders(bool end) {
   if (fail_open_) {
-    removeForged(stream().responseHeaders(), {ReplayedHeader, ExpiresHeader, StoredHeader});
+    stream().responseHeaders().remove({ReplayedHeader, ExpiresHeader, StoredHeader});
     stream().responseHeaders().set(EnforcedHeader, "false");
   }
   if (state_ != State::Running && state_ != State::Gathering) {
     return envoy::HeadersAction::Continue;
   }
-  removeForged(stream().responseHeaders(),
-               {ReplayedHeader, ExpiresHeader, StoredHeader, EnforcedHeader});
+  stream().responseHeaders().remove({ReplayedHeader, ExpiresHeader, StoredHeader, EnforcedHeader});
   if (local_reply_) {
     settleUnanswered();
     return envoy::HeadersAction::StopIteration;
@@ -273,6 +266,7 @@ void StreamFilter::onStreamComplete() {
   const bool whole =
       state_ == State::Passing || state_ == State::Answered || state_ == State::Settling;
   leaveRequest();
+  trace_.finish(stream());
   const bool goes_on = settleAtEnd();
   if (!whole && !goes_on) {
     stream().increment(stats().cut_short);

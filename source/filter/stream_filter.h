@@ -15,6 +15,7 @@
 #include "source/filter/request_reader.h"
 #include "source/filter/settler.h"
 #include "source/filter/store_results.h"
+#include "source/filter/trace.h"
 #include "source/protocol/decide.h"
 #include "source/protocol/policy.h"
 #include "source/protocol/store_action.h"
@@ -76,7 +77,9 @@ private:
   // The whole request is here.
   Verdict ask(envoy::Within within);
   void countIn();
-  std::optional<StoreResult> findCached(envoy::Within within);
+  // Into completed_.
+  bool findCached();
+  StoreResult foundCached(envoy::Within within);
   void askToClaim(std::optional<ReclaimFrom> from);
   void askToLookUp();
   void onClaimResult(uint64_t question, ClaimResult result);
@@ -141,6 +144,7 @@ private:
   uint64_t question_ = 0;      // Numbers what was asked; late answers to older ones are dropped.
   uint32_t reclaims_ = 0;
 
+  Trace trace_;
   std::shared_ptr<const Policy> policy_;
   RequestReading request_;
   Identity identity_;

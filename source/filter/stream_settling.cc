@@ -5,7 +5,6 @@
 #include "source/filter/response_reader.h"
 #include "source/filter/stream_filter.h"
 #include "source/filter/times.h"
-#include "source/filter/trace.h"
 #include "source/protocol/classify.h"
 #include "source/protocol/header_names.h"
 #include "source/protocol/headers.h"
@@ -96,7 +95,7 @@ void StreamFilter::settleAndHold(const StoreAction& action, const ResponseFacts&
   state_ = State::Settling;
   settling_since_ = steady_clock::now();
   record_stays_ = action.kind != StoreActionKind::Release;
-  traceOutcome(stream(), wordOf(action.kind, action.tombstone));
+  trace_.onOutcome(stream(), wordOf(action.kind, action.tombstone));
   std::shared_ptr<CompletedRecord> completed;
   std::string bytes;
   if (stored.has_value()) {
@@ -107,6 +106,7 @@ void StreamFilter::settleAndHold(const StoreAction& action, const ResponseFacts&
     completed->expires_at = claim.expires_at;
     completed->live_until = claim.asked + policy_->ttl;
     completed->response = *std::move(stored);
+    completed->key_hash = trace_.keyHash();
   }
   const std::string error = action.kind == StoreActionKind::Fail
                                 ? fmt::format("status_{}", response.judged_status)
@@ -127,7 +127,7 @@ void StreamFilter::onSettled(uint64_t question, Settled settled) {
   const bool stored = settled == Settled::Done;
   if (!stored) {
     stream().increment(stats().not_stored);
-    traceOutcome(stream(), "not_stored");
+    trace_.onOutcome(stream(), "not_stored");
   }
   if (!headers_gone_) {
     markResponse(stored);
@@ -169,7 +169,7 @@ bool StreamFilter::settleAtEnd() {
   const StreamFacts facts = streamFacts(stream(), via_upstream_, false);
   const ResponseFacts response = cutResponse(facts);
   const StoreAction action = storeAction(*policy_, classify(facts), response);
-  traceOutcome(stream(), wordOf(action.kind, action.tombstone));
+  trace_.onOutcome(stream(), wordOf(action.kind, action.tombstone));
   if (action.kind == StoreActionKind::Leave) {
     backend().redirects().give(claim, steady_clock::now());
     return true;

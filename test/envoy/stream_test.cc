@@ -1,4 +1,5 @@
 // Stream, Headers, Body, ConfigHandle: each call reaches Envoy with the right arguments.
+#include <array>
 #include <chrono>
 #include <string>
 
@@ -67,6 +68,37 @@ TEST_F(StreamTest, HeadersAreReadInAnyCaseAndByIndex) {
         EXPECT_THAT(names, ElementsAre("idempotency-key=one", "empty=", "idempotency-key=two"));
       },
       {{"idempotency-key", "one"}, {"empty", ""}, {"idempotency-key", "two"}});
+}
+
+TEST_F(StreamTest, LinesAreReadAtOnceByNameAndIndex) {
+  for (const size_t others : {0, 29, 30, 200}) {
+    fake::FieldList headers = {{":method", "POST"}, {"x-two", "first"}};
+    for (size_t i = 0; i < others; ++i) {
+      headers.emplace_back("x-other", std::to_string(i));
+    }
+    headers.emplace_back("x-two", "second");
+    inHook(
+        [&](envoy::Stream stream) {
+          const envoy::HeaderLines lines(stream.requestHeaders());
+          EXPECT_EQ(lines.get(":method"), "POST");
+          EXPECT_EQ(lines.get("x-two"), "first");
+          EXPECT_EQ(lines.get("x-two", 1), "second");
+          EXPECT_EQ(lines.get("x-two", 2), std::nullopt);
+          EXPECT_EQ(lines.get("x-tw"), std::nullopt);
+          EXPECT_EQ(lines.count("x-two"), 2U);
+          EXPECT_EQ(lines.count("x-other"), others);
+          EXPECT_EQ(lines.count("absent"), 0U);
+        },
+        headers);
+  }
+}
+
+TEST_F(StreamTest, LinesOfAMapThatDoesNotExistAreNone) {
+  inHook([](envoy::Stream stream) {
+    const envoy::HeaderLines lines(stream.responseHeaders());
+    EXPECT_EQ(lines.get(":status"), std::nullopt);
+    EXPECT_EQ(lines.count(":status"), 0U);
+  });
 }
 
 TEST_F(StreamTest, HeadersAreChangedAndEmptyValuesRefused) {
@@ -186,6 +218,9 @@ TEST_F(StreamTest, MetadataStateFlagsAndTagsAreWrittenAndRead) {
     EXPECT_EQ(stream.metadataNumber(MetadataSource::Dynamic, "auth", "level"), std::nullopt);
     EXPECT_EQ(stream.metadataFlag(MetadataSource::Dynamic, "auth", "admin"), true);
     stream.setMetadata("ns", "text", "t");
+    const std::array<envoy::Field, 2> entries = {envoy::Field("one", "1"),
+                                                 envoy::Field("two", "2")};
+    stream.setMetadata("ns", entries);
     stream.setMetadataNumber("ns", "number", 3);
     stream.setMetadataFlag("ns", "flag", true);
     EXPECT_EQ(stream.filterState("k"), std::nullopt);
@@ -195,6 +230,8 @@ TEST_F(StreamTest, MetadataStateFlagsAndTagsAreWrittenAndRead) {
     stream.setSpanTag("outcome", "replayed");
   });
   EXPECT_EQ(fakeStream().metadata["ns:text"], "t");
+  EXPECT_EQ(fakeStream().metadata["ns:one"], "1");
+  EXPECT_EQ(fakeStream().metadata["ns:two"], "2");
   EXPECT_EQ(fakeStream().metadata["ns:number"], std::to_string(3.0));
   EXPECT_EQ(fakeStream().metadata["ns:flag"], "true");
   EXPECT_THAT(fakeStream().custom_flags, ElementsAre("IDR"));

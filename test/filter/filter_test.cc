@@ -1,7 +1,9 @@
 // The module as Envoy sees it, in a fake Envoy: configs, routes, refusals, what passes. The life of
 // a covered request is in stream_filter_test.cc.
+#include <chrono>
 #include <memory>
 #include <string>
+#include <thread>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -70,6 +72,55 @@ TEST_F(FilterTest, RouteWithoutConfigPassesUntouchedAndIsCountedByItsName) {
   EXPECT_EQ(config().counter("unprotected.route.orders"), 1u);
   EXPECT_EQ(config().counter("unprotected.route.unnamed"), 1u);
   EXPECT_EQ(config().counter("covered"), 0u);
+}
+
+// --- Many events of one label, which are told together
+
+class BusyRouteTest : public FilterTest {
+protected:
+  static constexpr uint64_t Requests = 130;
+
+  static void send(fake::Config& config) {
+    for (uint64_t i = 0; i < Requests; ++i) {
+      fake::Stream stream(config);
+      stream.texts[Attribute::RouteName] = "busy";
+      stream.requestHeaders({{":method", "POST"}}, true);
+    }
+  }
+  static uint64_t counted(const fake::Config& config) {
+    return config.counter("unprotected.route.busy");
+  }
+  // The main thread goes on until so many are counted, or for long enough.
+  static uint64_t countedInTheEnd(fake::Config& config, uint64_t wanted) {
+    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+    while (counted(config) < wanted && std::chrono::steady_clock::now() < end) {
+      config.runScheduled();
+      std::this_thread::yield();
+    }
+    return counted(config);
+  }
+};
+
+TEST_F(BusyRouteTest, EventsAreToldTogetherByTheMainThread) {
+  send(config());
+  EXPECT_LT(counted(config()), Requests) << "each by itself";
+  EXPECT_GT(counted(config()), 0U) << "the first ones at once";
+  EXPECT_EQ(countedInTheEnd(config(), Requests), Requests);
+}
+
+TEST_F(BusyRouteTest, LastConfigTellsWhatIsKept) {
+  send(config());
+  config().end();
+  EXPECT_EQ(counted(config()), Requests);
+}
+
+TEST_F(BusyRouteTest, AnotherConfigTellsWhatAConfigThatWentHasKept) {
+  send(config());
+  fake::Config other("idempotency", FilterJson);
+  config().end();
+  const uint64_t told = counted(config());
+  ASSERT_LT(told, Requests);
+  EXPECT_EQ(countedInTheEnd(other, Requests - told), Requests - told);
 }
 
 TEST_F(FilterTest, OtherMethodsNeedNoKeyAndAreNotCounted) {

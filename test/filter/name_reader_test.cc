@@ -23,7 +23,8 @@ protected:
     test::script() = test::Script();
     std::optional<std::string> name;
     test::script().request_headers = [&](test::ScriptedFilter& filter, bool) {
-      name = readName(filter.stream(), sources);
+      const envoy::HeaderLines lines(filter.stream().requestHeaders());
+      name = readName(filter.stream(), lines, sources);
       return envoy::HeadersAction::Continue;
     };
     fake::Config config("test", "");

@@ -7,6 +7,7 @@
 
 #include "source/filter/key_hash.h"
 #include "source/filter/key_rate.h"
+#include "source/filter/label_tally.h"
 #include "source/filter/log_limiter.h"
 #include "source/filter/redirects.h"
 #include "source/filter/tenant_labels.h"
@@ -92,6 +93,37 @@ TEST(TenantLabelsTest, NamesAreBounded) {
   EXPECT_EQ(labels.labelFor("tenant-0"), "tenant-0");
 }
 
+TEST(LabelTallyTest, FewEventsAreTheCallersAndTheRestIsKept) {
+  LabelTally tally;
+  for (uint32_t i = 0; i < LabelTally::FewEvents; ++i) {
+    EXPECT_TRUE(tally.add("busy"));
+  }
+  EXPECT_FALSE(tally.add("busy"));
+  EXPECT_FALSE(tally.add("busy"));
+  EXPECT_TRUE(tally.add("idle"));
+  const std::vector<LabelTally::Kept> kept = tally.take();
+  ASSERT_EQ(kept.size(), 1U);
+  EXPECT_EQ(kept[0].label, "busy");
+  EXPECT_EQ(kept[0].events, 2U);
+  EXPECT_TRUE(tally.take().empty()) << "once";
+}
+
+TEST(LabelTallyTest, EachIntervalBeginsAnew) {
+  LabelTally tally;
+  for (uint32_t i = 0; i < LabelTally::FewEvents; ++i) {
+    EXPECT_TRUE(tally.add("x"));
+  }
+  EXPECT_FALSE(tally.nextInterval()) << "nothing is kept";
+  for (uint32_t i = 0; i < LabelTally::FewEvents; ++i) {
+    EXPECT_TRUE(tally.add("x"));
+  }
+  EXPECT_FALSE(tally.add("x"));
+  EXPECT_TRUE(tally.nextInterval());
+  EXPECT_TRUE(tally.nextInterval()) << "until it is taken";
+  EXPECT_EQ(tally.take().size(), 1U);
+  EXPECT_FALSE(tally.nextInterval());
+}
+
 TEST(KeyHashTest, TellsIdentitiesApartAndShowsNoKey) {
   const std::string hash = keyHash({"acme", "pay", "0123456789abcdef"});
   EXPECT_EQ(hash.size(), 16u);
@@ -101,6 +133,15 @@ TEST(KeyHashTest, TellsIdentitiesApartAndShowsNoKey) {
   EXPECT_NE(hash, keyHash({"acme", "refund", "0123456789abcdef"}));
   EXPECT_NE(keyHash({"ab", "c", "k"}), keyHash({"a", "bc", "k"}));
   EXPECT_EQ(hash.find("0123456789"), std::string::npos);
+}
+
+TEST(KeyHashTest, IsTheHmacThatThePageNames) {
+  // printf 0123456789abcdef | openssl mac -macopt key:4:acmepay -digest sha256 HMAC
+  const std::string first = "5fd4114beeec6854";
+  EXPECT_EQ(keyHash({"acme", "pay", "0123456789abcdef"}), first);
+  EXPECT_EQ(keyHash({"acme", "pay", "0123456789abcdef"}), first) << "with the key that is set";
+  EXPECT_NE(keyHash({"other", "pay", "0123456789abcdef"}), first);
+  EXPECT_EQ(keyHash({"acme", "pay", "0123456789abcdef"}), first) << "after another key";
 }
 
 HeldClaim held(Attempt attempt) {

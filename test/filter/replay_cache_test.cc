@@ -90,6 +90,27 @@ TEST(ReplayCacheTest, NewEntryReplacesTheOld) {
   EXPECT_EQ(cache.bytes(), bytes);
 }
 
+TEST(CompletedRecordTest, ReplayIsPutTogetherOnceAndShownToAllThreads) {
+  const auto kept = record(10, Start + 1h);
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 4; ++t) {
+    threads.emplace_back([&] {
+      ASSERT_TRUE(kept->replay().has_value());
+      EXPECT_EQ(&*kept->replay(), &*kept->replay());
+      EXPECT_EQ(kept->replay()->body, std::string(10, 'x'));
+    });
+  }
+  for (std::thread& thread : threads) {
+    thread.join();
+  }
+}
+
+TEST(CompletedRecordTest, ResponseThatMustNotBeSentHasNoReplay) {
+  CompletedRecord record;
+  record.response.status = 100;
+  EXPECT_FALSE(record.replay().has_value());
+}
+
 TEST(ReplayCacheTest, ManyThreads) {
   ReplayCache cache({.max_bytes = 100'000});
   std::vector<std::thread> threads;

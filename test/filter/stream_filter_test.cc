@@ -636,6 +636,21 @@ TEST_F(StreamFilterTest, StrangerWithAnotherAttemptDoesNotTakeOverARedirect) {
   EXPECT_EQ(stranger->reply->code, 409u);
 }
 
+TEST_F(StreamFilterTest, RedirectUnderWayWhenTheLastConfigGoesIsAnUnknownOutcome) {
+  {
+    fake::Config going("idempotency", R"({"maintenance": {"enabled": false},
+      "tenant": {"sources": [{"header": "x-tenant-id"}]},
+      "store": {"sqlite": {"timeout": "30s", "path": "/never/opened.db"}}})");
+    fake::Stream stream(going, &route());
+    stream.requestHeaders(request(), true);
+    settle(stream);
+    ASSERT_EQ(stream.continued_request, 1);
+    stream.texts[Attribute::ResponseCodeDetails] = "internal_redirect";
+    stream.complete();
+  }
+  EXPECT_EQ(stateOf(), RecordState::Unknown);
+}
+
 // --- Configs
 
 TEST_F(StreamFilterTest, ConfigsWithEqualSettingsShareOneStore) {

@@ -69,6 +69,7 @@ def test_facts_of_a_request(server):
         "route a route",
         "config a config",
         "metadata 'value' 2.5 true none",
+        "entries '1' '2'",
         "route metadata 'by the route'",
         "state before none",
         "state set true",
@@ -83,7 +84,13 @@ def test_facts_of_a_request(server):
     wait_for_log(server, "probe: complete facts probe_facts")
     wait_for_log(server, "PROBE probe_facts")
     (logged,) = [line for line in server.process.output().splitlines() if "PROBE probe_facts" in line]
-    assert json.loads(logged.partition(" PROBE")[0]) == {"text": "value", "number": 2.5, "flag": True}
+    assert json.loads(logged.partition(" PROBE")[0]) == {
+        "text": "value",
+        "one": "1",
+        "two": "2",
+        "number": 2.5,
+        "flag": True,
+    }
     assert "probe: validation false concurrency 2" in server.process.output()
     assert f"envoy 1.40 {str(is_140).lower()}" in server.process.output()
 

@@ -1,6 +1,7 @@
 // The binding inside a real Envoy. Each request names in `x-probe` what to try; what was seen comes
 // back as lines of text in a local reply, or as headers on the upstream's answer. test_binding.py
 // knows what each must say.
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <fmt/format.h>
@@ -255,6 +256,8 @@ HeadersAction ProbeFilter::requestFacts() {
   say(fmt::format("route {}", route == nullptr ? "none" : route->json));
   say(fmt::format("config {}", config_.json));
   s.setMetadata("probe", "text", "value");
+  const std::array<Field, 2> entries = {Field("one", "1"), Field("two", "2")};
+  s.setMetadata("probe", entries);
   s.setMetadataNumber("probe", "number", 2.5);
   s.setMetadataFlag("probe", "flag", true);
   say(fmt::format("metadata {} {} {} {}",
@@ -262,6 +265,8 @@ HeadersAction ProbeFilter::requestFacts() {
                   s.metadataNumber(MetadataSource::Dynamic, "probe", "number").value_or(0),
                   s.metadataFlag(MetadataSource::Dynamic, "probe", "flag").value_or(false),
                   text(s.metadata(MetadataSource::Route, "probe", "text"))));
+  say(fmt::format("entries {} {}", text(s.metadata(MetadataSource::Dynamic, "probe", "one")),
+                  text(s.metadata(MetadataSource::Dynamic, "probe", "two"))));
   say(fmt::format("route metadata {}", text(s.metadata(MetadataSource::Route, "given", "text"))));
   say(fmt::format("state before {}", text(s.filterState("probe"))));
   say(fmt::format("state set {}", s.setFilterState("probe", "kept")));
