@@ -1,5 +1,6 @@
 #include "test/host/execution_log.h"
 
+#include <algorithm>
 #include <fmt/format.h>
 
 namespace idempotency::test {
@@ -9,7 +10,7 @@ uint64_t ExecutionLog::begin(const std::string& key, const std::string& request_
   std::vector<Execution>& earlier = executions_[key];
   const uint64_t number = ++count_;
   for (const Execution& execution : earlier) {
-    if (execution.end != End::Retryable) {
+    if (execution.end != End::Retryable && !excused_(key)) {
       violations_.push_back(fmt::format("{}: execution {} although {} {}", key, number,
                                         execution.number,
                                         execution.end.has_value() ? "may have run" : "runs"));
@@ -39,6 +40,14 @@ void ExecutionLog::checkReplay(const std::string& key, const std::string& reques
   }
   violations_.push_back(fmt::format("{}: a replay of '{}' to '{}' that never was an answer to it",
                                     key, response_body, request_body));
+}
+
+bool ExecutionLog::isFree(const std::string& key) const {
+  const std::lock_guard lock(mutex_);
+  const auto found = executions_.find(key);
+  return found == executions_.end() ||
+         std::all_of(found->second.begin(), found->second.end(),
+                     [](const Execution& execution) { return execution.end == End::Retryable; });
 }
 
 std::string ExecutionLog::answerOf(uint64_t execution) {

@@ -1,10 +1,12 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <mutex>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace idempotency::test {
@@ -27,6 +29,14 @@ public:
   void checkReplay(const std::string& key, const std::string& request_body,
                    const std::string& response_body);
 
+  // Whether the next request may run: nothing did, or what did is known to leave no result.
+  bool isFree(const std::string& key) const;
+  // Tells for which keys a second run is allowed, since the lease of the first one ran out and its
+  // policy says RETRY. For one thread.
+  void excuseWhere(std::function<bool(const std::string& key)> excused) {
+    excused_ = std::move(excused);
+  }
+
   static std::string answerOf(uint64_t execution);
   uint64_t executions() const;
   std::vector<std::string> violations() const;
@@ -41,6 +51,7 @@ private:
   mutable std::mutex mutex_;
   std::map<std::string, std::vector<Execution>> executions_;  // Guarded by mutex_, as the rest.
   uint64_t count_ = 0;
+  std::function<bool(const std::string&)> excused_ = [](const std::string&) { return false; };
   std::vector<std::string> violations_;
 };
 

@@ -207,7 +207,8 @@ def test_nothing_is_claimed_twice_and_nothing_acknowledged_is_lost_over(
             assert fault in (kill_a_backend, end_sessions)
     lives.wait_for_more()
     lives.finish()
-    assert lives.results["unavailable"] + lives.results["in_doubt"] > 0, "else this shows nothing"
+    # Whether an operation was under way at that moment is chance.
+    assert all(store.stats()["connections_lost"] > 0 for store in stores), "else this shows nothing"
     lives.check(server, name)
 
 

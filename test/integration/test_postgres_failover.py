@@ -71,7 +71,8 @@ def test_failover_loses_nothing_acknowledged_and_claims_nothing_twice(pair, stor
     standby.promote()
     lives.wait_for_more()
     lives.finish()
-    assert lives.results["unavailable"] + lives.results["in_doubt"] > 0
+    # Whether an operation was under way at that moment is chance.
+    assert all(store.stats()["connections_lost"] > 0 for store in stores)
     lives.check(standby, name)
 
 

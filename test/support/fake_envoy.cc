@@ -71,6 +71,7 @@ void resetProcess() {
   p.concurrency = 2;
   p.destroy_time = DestroyTime::InsideCall;
   p.secrets.clear();
+  p.values.clear();
 }
 
 bool Process::logged(raw::LogLevel level, std::string_view part) {
@@ -150,11 +151,16 @@ Config::Config(std::string_view name, std::string_view json) {
   frozen_ = true;
 }
 
-Config::~Config() {
+void Config::end() {
   if (module_config_ != nullptr) {
     raw::envoy_dynamic_module_on_http_filter_config_destroy(module_config_);
   }
+  module_config_ = nullptr;
   events->die();
+}
+
+Config::~Config() {
+  end();
   std::lock_guard lock(liveMutex());
   liveConfigs().erase(this);
 }
@@ -220,7 +226,10 @@ raw::MetricResult Config::change(const char* kind, size_t id, const raw::Bytes* 
     return raw::MetricResult::Ok;
   }
   int64_t& value = values_[metric.kind + ":" + name];
+  const int64_t before = value;
   value = absolute ? delta : value + delta;
+  std::lock_guard process_lock(process().mutex);
+  process().values[name] += value - before;
   return raw::MetricResult::Ok;
 }
 
@@ -394,13 +403,18 @@ raw::TrailersAction Stream::responseTrailers(FieldList trailers) {
   return action;
 }
 
-raw::LocalReplyAction Stream::localReply(uint32_t code, const std::string& details) {
+raw::LocalReplyAction Stream::announceLocalReply(uint32_t code, const std::string& details) {
   texts[raw::Attribute::ResponseCodeDetails] = details;
   numbers[raw::Attribute::ResponseCode] = code;
   beginHook();
   const auto action = raw::envoy_dynamic_module_on_http_filter_local_reply(this, filter_, code,
                                                                            bytes(details), false);
   endHook();
+  return action;
+}
+
+raw::LocalReplyAction Stream::localReply(uint32_t code, const std::string& details) {
+  const auto action = announceLocalReply(code, details);
   if (alive()) {
     responseHeaders({{":status", std::to_string(code)}}, true);
   }
@@ -737,11 +751,17 @@ void envoy_dynamic_module_callback_http_set_buffer_limit(StreamPtr stream, uint6
 void envoy_dynamic_module_callback_http_filter_continue_decoding(StreamPtr stream) {
   LIVE_STREAM()
   ++s->continued_request;
+  if (s->on_continue_request) {
+    s->on_continue_request();
+  }
 }
 
 void envoy_dynamic_module_callback_http_filter_continue_encoding(StreamPtr stream) {
   LIVE_STREAM()
   ++s->continued_response;
+  if (s->on_continue_response) {
+    s->on_continue_response();
+  }
 }
 
 void envoy_dynamic_module_callback_http_send_response(StreamPtr stream, uint32_t code,
@@ -902,6 +922,17 @@ void envoy_dynamic_module_callback_http_set_dynamic_metadata_string(StreamPtr st
                                                                     Bytes key, Bytes value) {
   LIVE_STREAM()
   s->metadata[fake::text(ns) + ":" + fake::text(key)] = fake::text(value);
+}
+
+void envoy_dynamic_module_callback_http_set_dynamic_metadata_string_batch(StreamPtr stream,
+                                                                          Bytes ns,
+                                                                          const Field* entries,
+                                                                          size_t count) {
+  LIVE_STREAM()
+  for (size_t i = 0; i < count; ++i) {
+    const std::string key(entries[i].name, entries[i].name_size);
+    s->metadata[fake::text(ns) + ":" + key] = std::string(entries[i].value, entries[i].value_size);
+  }
 }
 
 void envoy_dynamic_module_callback_http_set_dynamic_metadata_number(StreamPtr stream, Bytes ns,

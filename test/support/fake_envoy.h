@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -34,13 +35,17 @@ enum class DestroyTime {
 
 // Process-wide state; reset() at the start of a test.
 struct Process {
-  std::mutex mutex;  // Log lines come from any thread.
+  std::mutex mutex;  // Log lines and values come from any thread.
   std::vector<std::pair<raw::LogLevel, std::string>> log;
   raw::LogLevel log_level = raw::LogLevel::Trace;
   bool validation_mode = false;
   uint32_t concurrency = 2;
   DestroyTime destroy_time = DestroyTime::InsideCall;
   std::map<std::string, std::string> secrets;  // By name; Envoy 1.40 only.
+
+  // Counters and gauges by admin name. The real Envoy has one of each, which all configs change; a
+  // Config below knows its own share only.
+  std::map<std::string, int64_t> values;
 
   bool logged(raw::LogLevel level, std::string_view part);
 };
@@ -96,6 +101,8 @@ public:
   ~Config();
   Config(const Config&) = delete;
 
+  // Destroys the module's config now. What it counted can still be read.
+  void end();
   bool loaded() const { return module_config_ != nullptr; }
   raw::ModuleConfigPtr moduleConfig() const { return module_config_; }
 
@@ -185,6 +192,8 @@ public:
 
   // Envoy or another filter answers: the local-reply hook, then the response hooks.
   raw::LocalReplyAction localReply(uint32_t code, const std::string& details);
+  // The local-reply hook alone: what a test gives after it is its own affair.
+  raw::LocalReplyAction announceLocalReply(uint32_t code, const std::string& details);
 
   void aboveHighWatermark();
   void belowLowWatermark();
@@ -212,6 +221,11 @@ public:
   std::optional<std::string> reset_details;
   int continued_request = 0;
   int continued_response = 0;
+  // What happens inside the call by which the module lets go what it held, as in the real Envoy:
+  // the router may answer at once, and the end of an answer ends the stream (endInsideCall()). May
+  // be empty.
+  std::function<void()> on_continue_request;
+  std::function<void()> on_continue_response;
   std::map<std::string, std::string> metadata;  // "namespace:key"; numbers and flags as text.
   std::map<std::string, std::string> filter_state;
   std::vector<std::string> custom_flags;
@@ -240,8 +254,8 @@ public:
   const Route* route;
   const Route* next_route = nullptr;  // What clearRouteCache() finds.
 
-  // For the C functions below: the live stream behind a handle; fails the test when it is dead or
-  // on another thread.
+  // For the C functions, and for what tests let happen inside them: the live stream behind a
+  // handle; fails the test when it is dead or on another thread.
   static Stream* of(raw::StreamPtr handle, const char* function);
   void localReplyOfModule();
   void endInsideCall();

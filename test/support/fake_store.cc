@@ -28,6 +28,11 @@ void FakeDatabase::passTime(milliseconds time) {
   now_ += time;
 }
 
+StoreTime FakeDatabase::now() const {
+  const std::lock_guard lock(mutex_);
+  return now_;
+}
+
 void FakeDatabase::setRecoveryPoint(const Identity& identity, std::string recovery_point) {
   const std::lock_guard lock(mutex_);
   rows_.at(identity).record.recovery_point = std::move(recovery_point);

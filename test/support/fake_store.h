@@ -29,6 +29,7 @@ struct AuditEntry {
 class FakeDatabase {
 public:
   void passTime(std::chrono::milliseconds time);
+  StoreTime now() const;
   void setRecoveryPoint(const Identity& identity, std::string recovery_point);
   std::vector<AuditEntry> audit() const;
   size_t size() const;

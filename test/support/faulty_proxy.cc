@@ -8,6 +8,7 @@
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
+#include <utility>
 
 namespace idempotency::test {
 namespace {
@@ -55,6 +56,11 @@ FaultyProxy::~FaultyProxy() {
   close(listener_);
 }
 
+void FaultyProxy::aim(std::optional<Aim> aim) {
+  const std::lock_guard lock(mutex_);
+  aim_ = std::move(aim);
+}
+
 void FaultyProxy::accept() {
   while (!stopping_) {
     pollfd entry{.fd = listener_, .events = POLLIN, .revents = 0};
@@ -70,7 +76,7 @@ void FaultyProxy::serve(int client) {
   const int server = socket(AF_UNIX, SOCK_STREAM, 0);
   const sockaddr_un address = addressOf(server_path_);
   bool open = connect(server, reinterpret_cast<const sockaddr*>(&address), sizeof(address)) == 0;
-  bool lose_answer = false;
+  Link link{.client = client, .server = server, .lose_answer = false, .answer_gate = nullptr};
   while (open && !stopping_) {
     std::array<pollfd, 2> entries = {{{.fd = client, .events = POLLIN, .revents = 0},
                                       {.fd = server, .events = POLLIN, .revents = 0}}};
@@ -81,39 +87,61 @@ void FaultyProxy::serve(int client) {
       usleep(Tick * 1000);
       continue;
     }
-    open = (entries[0].revents == 0 || toServer(client, server, lose_answer)) &&
-           (entries[1].revents == 0 || toClient(server, client, lose_answer));
+    open =
+        (entries[0].revents == 0 || toServer(link)) && (entries[1].revents == 0 || toClient(link));
   }
   close(client);
   close(server);
 }
 
-bool FaultyProxy::toServer(int client, int server, bool& lose_answer) {
+bool FaultyProxy::toServer(Link& link) {
   std::array<char, 65536> data;
-  const ssize_t size = recv(client, data.data(), data.size(), 0);
+  const ssize_t size = recv(link.client, data.data(), data.size(), 0);
   if (size <= 0) {
     return false;
   }
   if (lose_requests_.exchange(0) > 0) {
     return false;
   }
-  lose_answer = lose_answers_.exchange(0) > 0 || lose_answer;
-  return sendAll(server, data.data(), static_cast<size_t>(size));
+  link.lose_answer = lose_answers_.exchange(0) > 0 || link.lose_answer;
+  if (const auto aim = struckBy(link, {data.data(), static_cast<size_t>(size)})) {
+    if (aim->answered) {
+      link.answer_gate = aim->gate;
+    } else if (!aim->gate->pass()) {
+      return false;
+    }
+  }
+  return sendAll(link.server, data.data(), static_cast<size_t>(size));
 }
 
-bool FaultyProxy::toClient(int server, int client, bool lose_answer) {
+std::optional<FaultyProxy::Aim> FaultyProxy::struckBy(Link& link, std::string_view data) {
+  std::optional<Aim> struck;
+  link.messages.add(data, [&](std::string_view statement, std::string_view message) {
+    const std::lock_guard lock(mutex_);
+    if (aim_.has_value() && statement.starts_with(aim_->statement) &&
+        message.find(aim_->parameter) != std::string_view::npos) {
+      struck = std::exchange(aim_, std::nullopt);
+    }
+  });
+  return struck;
+}
+
+bool FaultyProxy::toClient(Link& link) {
   std::array<char, 65536> data;
-  const ssize_t size = recv(server, data.data(), data.size(), 0);
-  if (size <= 0 || lose_answer) {
+  const ssize_t size = recv(link.server, data.data(), data.size(), 0);
+  if (size <= 0 || link.lose_answer) {
+    return false;
+  }
+  if (const auto gate = std::exchange(link.answer_gate, nullptr); gate && !gate->pass()) {
     return false;
   }
   if (const int limit = cut_after_.exchange(-1); limit >= 0) {
-    sendAll(client, data.data(), static_cast<size_t>(std::min<ssize_t>(limit, size)));
+    sendAll(link.client, data.data(), static_cast<size_t>(std::min<ssize_t>(limit, size)));
     return false;
   }
   const int piece = piece_size_ > 0 ? piece_size_.load() : static_cast<int>(size);
   for (ssize_t at = 0; at < size; at += piece) {
-    if (!sendAll(client, data.data() + at,
+    if (!sendAll(link.client, data.data() + at,
                  static_cast<size_t>(std::min<ssize_t>(piece, size - at)))) {
       return false;
     }

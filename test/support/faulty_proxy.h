@@ -2,9 +2,15 @@
 
 #include <atomic>
 #include <list>
+#include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <thread>
+
+#include "test/support/frontend_messages.h"
+#include "test/support/gate.h"
 
 namespace idempotency::test {
 
@@ -30,12 +36,32 @@ public:
   // From now on nothing passes, either way, and nothing is closed.
   void setSilent(bool silent) { silent_ = silent; }
 
+  // One moment in the life of one record.
+  struct Aim {
+    std::string statement;       // How the name of a prepared statement begins
+    std::string parameter;       // one of whose parameters has this in it.
+    bool answered = false;       // When the server has answered it; else before it gets there.
+    std::shared_ptr<Gate> gate;  // It passes here, or its connection ends.
+  };
+  // Holds the connection at that moment, when it comes next. Takes the place of an earlier aim.
+  void aim(std::optional<Aim> aim);
+
 private:
+  struct Link {
+    const int client;
+    const int server;
+    bool lose_answer = false;
+    std::shared_ptr<Gate> answer_gate;  // Not null: what the server says next passes there.
+    FrontendMessages messages = {};
+  };
+
   void accept();
   void serve(int client);
   // False: the connection ends.
-  bool toServer(int client, int server, bool& lose_answer);
-  bool toClient(int server, int client, bool lose_answer);
+  bool toServer(Link& link);
+  bool toClient(Link& link);
+  // What was said is what was aimed at: the aim, which is over with that.
+  std::optional<Aim> struckBy(Link& link, std::string_view data);
 
   const std::string server_path_;
   int listener_ = -1;
@@ -46,7 +72,8 @@ private:
   std::atomic<bool> silent_{false};
   std::atomic<bool> stopping_{false};
   std::mutex mutex_;
-  std::list<std::thread> threads_;  // Guarded by mutex_.
+  std::list<std::thread> threads_;  // Guarded by mutex_, as the aim.
+  std::optional<Aim> aim_;
   std::thread acceptor_;
 };
 

@@ -28,7 +28,9 @@ class Envoy:
         arguments: tuple[str, ...] = (),
         env: dict[str, str] | None = None,
         load_module: bool = True,
+        inside: tuple[str, ...] = (),
     ) -> None:
+        """`inside`: words before the command, of a small disk that it is to see."""
         self.version = version
         self.folder = workspace.new_folder("envoy")
         config_path = self.folder / "envoy.yaml"
@@ -38,7 +40,7 @@ class Envoy:
             workspace,
             f"envoy {version}",
             [
-                *(envoy_binary(version), "-c", config_path),
+                *(*inside, envoy_binary(version), "-c", config_path),
                 *("--admin-address-path", admin_path),
                 *("--concurrency", str(concurrency)),
                 # Shared memory of hot restart would tie parallel test processes together.

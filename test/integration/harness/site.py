@@ -175,6 +175,19 @@ class Site:
         record = self.record(key)
         return record and record["state"]
 
+    def states(self) -> dict[str, int]:
+        """How many records there are in each state."""
+        sql = "SELECT state, count(*) FROM {} GROUP BY state"
+        if "sqlite" in self.store:
+            with contextlib.closing(sqlite3.connect(self.store["sqlite"]["path"], timeout=20)) as db:
+                if not db.execute("SELECT 1 FROM sqlite_master WHERE name = 'record'").fetchone():
+                    return {}
+                rows = db.execute(sql.format("record")).fetchall()
+        else:
+            with psycopg.connect(self.store["postgres"]["conninfo"]) as db:
+                rows = db.execute(sql.format("idempotency.key")).fetchall()
+        return {STATES[state]: count for state, count in rows}
+
     def wait_for_state(self, key: str, state: str | None, deadline: float = 15.0) -> None:
         wait_for(
             lambda: self.state(key) == state,

@@ -1,5 +1,6 @@
 """A disk of a few megabytes that a test can fill: tmpfs, in a mount namespace that ends with its holder."""
 
+import errno
 import os
 from pathlib import Path
 
@@ -36,14 +37,23 @@ class SmallDisk:
 
     def fill(self, leave: int = 0) -> None:
         """Until nothing, or `leave` bytes, fits any more."""
-        state = os.statvfs(self._seen())
-        size = state.f_bavail * state.f_frsize - leave
-        with open(self._seen() / "filler", "ab") as filler:
-            os.posix_fallocate(filler.fileno(), os.fstat(filler.fileno()).st_size, size)
+        with open(self.seen / "filler", "ab") as filler:
+            while (size := self._free_bytes() - leave) > 0:
+                try:
+                    os.posix_fallocate(filler.fileno(), os.fstat(filler.fileno()).st_size, size)
+                except OSError as error:
+                    # Others write meanwhile.
+                    if error.errno != errno.ENOSPC:
+                        raise
 
     def empty(self) -> None:
-        (self._seen() / "filler").unlink()
+        (self.seen / "filler").unlink(missing_ok=True)
 
-    def _seen(self) -> Path:
+    def _free_bytes(self) -> int:
+        state = os.statvfs(self.seen)
+        return state.f_bavail * state.f_frsize
+
+    @property
+    def seen(self) -> Path:
         """The disk as seen from here, outside."""
         return Path(f"/proc/{self._holder.pid}/root{self.path}")

@@ -75,6 +75,11 @@ class Proxy:
         for toxic in self._server.call("GET", self._path)["toxics"]:
             self._server.call("DELETE", f"{self._path}/toxics/{toxic['name']}")
 
+    def lead_to(self, port: int) -> None:
+        """From now on it goes to another port; what is open is closed."""
+        wanted = {"enabled": True, "listen": self._listen, "upstream": f"127.0.0.1:{port}"}
+        self._server.call("POST", self._path, wanted)
+
     def delay(self, milliseconds: int, jitter: int = 0) -> None:
         """Delays what the server sends back."""
         self._toxic("latency", "downstream", latency=milliseconds, jitter=jitter)

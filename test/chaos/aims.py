@@ -1,0 +1,670 @@
+"""Faults aimed at one moment in the life of one request.
+
+Each scenario has an identity of its own, so it knows what must come of it, and writes that down (`expect`)
+where it is more than the rules that hold for all. Gentle scenarios disturb one connection or one client, and
+nearly all of them run at once; the others harm a process and run one after the other.
+"""
+
+import asyncio
+import contextlib
+import dataclasses
+import random
+import time
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable
+
+import plan
+from clients import Keys, Sender, Task, code_of, is_final
+from gateway import Gateway
+from observer import Boundary, Link, Observer, Trap
+from recorder import Recorder
+from requester import Answer
+from world import World
+
+UNKNOWN = "idempotency_outcome_unknown"
+# Long enough for a request to come by, on a busy machine.
+_PATIENCE = 6.0
+# Long enough for Envoy to notice that somebody has gone.
+_NOTICE = 0.2
+# A request may be refused before it comes to the boundary.
+_TRIES = 3
+_QUICK = {"work": 0.01, "status": 200}
+_DATABASE_BOUNDARIES = {
+    Boundary.CLAIM_SENT,
+    Boundary.CLAIM_ACKNOWLEDGED,
+    Boundary.READ_SENT,
+    Boundary.COMPLETION_SENT,
+    Boundary.COMPLETION_ACKNOWLEDGED,
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Scenario:
+    play: Callable[["Aims"], Awaitable[bool]]  # Whether it struck.
+    gentle: bool = True
+    alone: bool = False  # What the other gentle ones do to the store's connections would change its end.
+    stores: tuple[str, ...] = ("postgres", "sqlite")
+    needs: str | None = None  # A kind of fault that must be wanted.
+
+
+class Aims:
+    def __init__(self, world: World, recorder: Recorder, keys: Keys, chance: random.Random) -> None:
+        self.world, self._recorder, self._keys, self._chance = world, recorder, keys, chance
+        self.struck: Counter[str] = Counter()
+        self.missed: Counter[str] = Counter()  # The moment did not come: it shows nothing.
+
+    async def warm_up(self) -> None:
+        """Until every Envoy has its store."""
+        for gateway in self.world.gateways:
+            async with self._sender() as sender:
+                await self._begin(sender, self._keys.new("mark", aim="warm"), gateway, _QUICK)
+
+    async def play_until(self, end: float, names: list[str], *, all_once: bool) -> None:
+        """Again and again until then; `all_once`: each at least once."""
+        first = True
+        while first or time.monotonic() < end:
+            await self._play_gentle(names)
+            for name in self._by_urgency(names):
+                if time.monotonic() < end or (first and all_once):
+                    await self._play_harmful(name)
+            first = False
+
+    async def play_some(self, end: float, names: list[str], harmful: int) -> None:
+        """All gentle ones, and so many of the others as there is time for."""
+        await self._play_gentle(names)
+        rest = [name for name in names if not SCENARIOS[name].gentle]
+        for name in self._chance.sample(rest, min(harmful, len(rest))):
+            if time.monotonic() < end:
+                await self._play_harmful(name)
+
+    def _by_urgency(self, names: list[str]) -> list[str]:
+        """A short run gets to the first of them: what tells most comes first, the rest in any order."""
+        harmful = [name for name in names if not SCENARIOS[name].gentle]
+        urgent = [name for name in harmful if "@" not in name or name.startswith("kill_envoy")]
+        rest = [name for name in harmful if name not in urgent]
+        self._chance.shuffle(rest)
+        return urgent + rest
+
+    async def _play_gentle(self, names: list[str]) -> None:
+        gentle = [name for name in names if SCENARIOS[name].gentle]
+        await asyncio.gather(*(self._play(name) for name in gentle if not SCENARIOS[name].alone))
+        for name in gentle:
+            if SCENARIOS[name].alone:
+                await self._play(name)
+
+    async def _play_harmful(self, name: str) -> None:
+        await self._play(name)
+        await asyncio.to_thread(self.world.heal)
+
+    async def _play(self, name: str) -> None:
+        self._recorder.fault(f"aim:{name}", "")
+        struck = await SCENARIOS[name].play(self)
+        self._recorder.fault(f"aim:{name}", "", "end", struck=struck)
+        (self.struck if struck else self.missed)[name] += 1
+
+    # --- what scenarios are made of
+
+    def _gateways(self) -> tuple[Gateway, Gateway]:
+        """One, and another if there are two; either may be the first."""
+        found = list(self.world.gateways)
+        self._chance.shuffle(found)
+        return found[0], found[-1]
+
+    @contextlib.asynccontextmanager
+    async def _trap(
+        self,
+        task: Task,
+        gateway: Gateway,
+        boundary: Boundary,
+        action: Callable[[Link], Awaitable[None]] | None,
+    ) -> AsyncIterator[asyncio.Event]:
+        """Set while the block runs. What you get is set when it springs."""
+        traps: list[tuple[Observer, Trap]] = []
+        sprung = asyncio.Event()
+
+        async def spring(link: Link) -> None:
+            if not sprung.is_set():
+                sprung.set()
+                if action:
+                    await action(link)
+
+        in_database = boundary in _DATABASE_BOUNDARIES
+        for watch in gateway.database_watches if in_database else [gateway.upstream_watch]:
+            traps.append((watch, watch.set(Trap(task.key, boundary, spring))))
+        try:
+            yield sprung
+        finally:
+            for watch, trap in traps:
+                watch.clear(trap)
+
+    @contextlib.asynccontextmanager
+    async def _sender(self) -> AsyncIterator[Sender]:
+        async with self._senders(1) as (sender,):
+            yield sender
+
+    @contextlib.asynccontextmanager
+    async def _senders(self, count: int) -> AsyncIterator[list[Sender]]:
+        senders = [Sender(self.world, self._recorder, f"aim-{number}") for number in range(count)]
+        try:
+            yield senders
+        finally:
+            for sender in senders:
+                sender.close()
+
+    async def _begin(
+        self, sender: Sender, task: Task, gateway: Gateway, wish: dict, sprung: asyncio.Event | None = None
+    ) -> Answer | None:
+        """The first answer that is more than `nothing ran`: another scenario may disturb the store."""
+        end = time.monotonic() + _PATIENCE
+        while True:
+            answer = await sender.send(task, gateway.number, 3 * plan.LEASE + _PATIENCE, wish)
+            refused = answer is not None and code_of(answer) == "idempotency_store_unavailable"
+            if not refused or (sprung and sprung.is_set()) or time.monotonic() > end:
+                return answer
+            await asyncio.sleep(self._chance.uniform(0.05, 0.2))
+
+    async def _until_final(self, sender: Sender, task: Task, gateway: Gateway) -> Answer | None:
+        """As a patient client asks."""
+        end = time.monotonic() + _PATIENCE
+        answer = None
+        while time.monotonic() < end:
+            answer = await sender.send(task, gateway.number, _PATIENCE, _QUICK)
+            if answer and is_final(answer):
+                return answer
+            await asyncio.sleep(self._chance.uniform(0.05, 0.2))
+        return answer
+
+    def _expect(
+        self,
+        task: Task,
+        why: str,
+        *,
+        final: str | None = None,
+        executions: int | None = None,
+        never: tuple = (),
+    ) -> None:
+        tenant, operation, key = task.identity
+        self._recorder.add(
+            "expect",
+            tenant=tenant,
+            operation=operation,
+            key=key,
+            final=final,
+            executions=executions,
+            never=list(never),
+            why=why,
+        )
+
+    async def _check_retry(
+        self, sprung: asyncio.Event, task: Task, gateway: Gateway, why: str, **expected
+    ) -> bool:
+        """A client asks again; what must come of it counts only if the scenario struck."""
+        async with self._sender() as sender:
+            await self._until_final(sender, task, gateway)
+        if sprung.is_set():
+            self._expect(task, why, **expected)
+        return sprung.is_set()
+
+    # --- the claim
+
+    async def withheld_sync(self) -> bool:
+        """The claim is carried out but its commit never comes: the connection breaks before the Sync."""
+        one, other = self._gateways()
+        task = self._keys.new("mark", aim="sync")
+
+        async def withhold(link: Link) -> None:
+            link.withhold_sync = asyncio.Event()
+            asyncio.get_running_loop().call_later(2 * _NOTICE, link.cut)
+
+        async with self._sender() as sender, self._trap(task, one, Boundary.CLAIM_SENT, withhold) as sprung:
+            await self._begin(sender, task, one, _QUICK, sprung)
+        return await self._check_retry(
+            sprung, task, other, "the first claim was never committed", final="success", executions=1
+        )
+
+    async def lost_claim(self) -> bool:
+        """The claim is committed, and nobody hears of it: the store takes it back."""
+        return await self._claim_in_doubt("lost", lambda link: link.cut())
+
+    async def late_claim(self) -> bool:
+        """The answer to the claim comes after the store's deadline."""
+
+        async def hold(_: Link) -> None:
+            await asyncio.sleep(plan.STORE_TIMEOUT + _NOTICE)
+
+        return await self._claim_in_doubt("late", hold)
+
+    async def _claim_in_doubt(self, aim: str, action: Callable) -> bool:
+        one, other = self._gateways()
+        task = self._keys.new("mark", aim=aim)
+
+        async def act(link: Link) -> None:
+            if asyncio.iscoroutinefunction(action):
+                await action(link)
+            else:
+                action(link)
+
+        async with (
+            self._sender() as sender,
+            self._trap(task, one, Boundary.CLAIM_ACKNOWLEDGED, act) as sprung,
+        ):
+            await self._begin(sender, task, one, _QUICK, sprung)
+        why = "a claim in doubt never ran, and is taken back"
+        return await self._check_retry(sprung, task, other, why, final="success", executions=1)
+
+    async def abandoned_claim(self) -> bool:
+        """The client leaves while its claim is on the way."""
+        return await self._abandon(Boundary.CLAIM_SENT)
+
+    async def abandoned_answer(self) -> bool:
+        """The client leaves while the answer to its claim is on the way."""
+        return await self._abandon(Boundary.CLAIM_ACKNOWLEDGED)
+
+    async def _abandon(self, boundary: Boundary) -> bool:
+        one, other = self._gateways()
+        task = self._keys.new("mark", aim="left")
+        running: asyncio.Task | None = None
+        async with self._sender() as sender:
+
+            async def leave(_: Link) -> None:
+                running.cancel()
+                await asyncio.sleep(_NOTICE)
+
+            async with self._trap(task, one, boundary, leave) as sprung:
+                running = asyncio.create_task(self._begin(sender, task, one, _QUICK, sprung))
+                with contextlib.suppress(asyncio.CancelledError):
+                    await running
+                await asyncio.sleep(2 * _NOTICE)
+        why = "nothing was sent, the claim is taken back"
+        return await self._check_retry(
+            sprung, task, other, why, final="success", executions=1, never=(UNKNOWN,)
+        )
+
+    async def empty_look_up(self) -> bool:
+        """A claim meets a record that is gone when it is read: released in between."""
+        one, other = self._gateways()
+        task = self._keys.new("mark", aim="gone")
+        async with self._senders(3) as (first, second, third):
+            async with self._trap(task, one, Boundary.UPSTREAM_SENT, None) as running:
+                refused = asyncio.create_task(
+                    self._begin(first, task, one, {"work": 4 * _NOTICE, "status": 403}, running)
+                )
+                await _either(running.wait(), refused)
+            if not running.is_set():
+                return False  # Another scenario has kept it from its claim.
+
+            async def wait_for_release(_: Link) -> None:
+                await refused
+
+            async with self._trap(task, other, Boundary.READ_SENT, wait_for_release) as sprung:
+                long_one = asyncio.create_task(
+                    self._begin(second, task, other, {"work": 4 * _NOTICE, "status": 200}, sprung)
+                )
+                await refused
+                await asyncio.sleep(2 * _NOTICE)
+                await third.send(task, one.number, _PATIENCE, _QUICK)
+                await long_one
+        return await self._check_retry(
+            sprung, task, one, "refused once, then run once", final="success", executions=2
+        )
+
+    # --- the upstream
+
+    async def slow_upstream(self) -> bool:
+        """Longer than the lease, which is renewed: others are told that it runs, and it is kept."""
+        return all(await asyncio.gather(self._slow("mark"), self._slow("retry")))
+
+    async def _slow(self, operation: str) -> bool:
+        one, other = self._gateways()
+        task = self._keys.new(operation, aim="slow")
+        async with self._senders(2) as (sender, impatient):
+            wish = {"work": 2.2 * plan.LEASE, "status": 200}
+            async with self._trap(task, one, Boundary.UPSTREAM_SENT, None) as began:
+                running = asyncio.create_task(self._begin(sender, task, one, wish, began))
+                await _either(began.wait(), running)
+            while not running.done():
+                await asyncio.sleep(2 * _NOTICE)
+                await impatient.send(task, other.number, _PATIENCE, _QUICK)
+        if began.is_set():
+            why = "the lease of a running request is renewed"
+            self._expect(task, why, final="success", executions=1, never=(UNKNOWN,))
+        return began.is_set()
+
+    async def timed_out(self) -> bool:
+        """Sent, and no answer in time: nobody knows, nobody may run it again."""
+        one, other = self._gateways()
+        task = self._keys.new("hasty", aim="late")
+        async with self._sender() as sender, self._trap(task, one, Boundary.UPSTREAM_SENT, None) as sprung:
+            await self._begin(sender, task, one, {"work": 1.0, "status": 200}, sprung)
+        return await self._check_retry(
+            sprung, task, other, "sent, then a time-out", final="unknown", executions=1
+        )
+
+    async def cut_request(self) -> bool:
+        """The connection breaks when the request is on its way to the upstream."""
+        return await self._cut_upstream(Boundary.UPSTREAM_SENT, 0)
+
+    async def cut_answer(self) -> bool:
+        """The connection breaks when the answer is on its way back."""
+        return await self._cut_upstream(Boundary.UPSTREAM_ANSWERED, 1)
+
+    async def _cut_upstream(self, boundary: Boundary, executions: int) -> bool:
+        one, other = self._gateways()
+        task = self._keys.new("mark", aim="cut")
+
+        async def cut(link: Link) -> None:
+            link.cut()
+
+        async with self._sender() as sender, self._trap(task, one, boundary, cut) as sprung:
+            await self._begin(sender, task, one, _QUICK, sprung)
+        return await self._check_retry(
+            sprung, task, other, "sent, then a broken connection", final="unknown", executions=executions
+        )
+
+    # --- the completion
+
+    async def lost_completion(self) -> bool:
+        """The completion does not arrive, and is sent again."""
+        return await self._cut_completion(Boundary.COMPLETION_SENT)
+
+    async def lost_completion_answer(self) -> bool:
+        """The completion is committed, and nobody hears of it."""
+        return await self._cut_completion(Boundary.COMPLETION_ACKNOWLEDGED)
+
+    async def _cut_completion(self, boundary: Boundary) -> bool:
+        one, other = self._gateways()
+        task = self._keys.new("mark", aim="store")
+
+        async def cut(link: Link) -> None:
+            link.cut()
+
+        async with self._sender() as sender, self._trap(task, one, boundary, cut) as sprung:
+            await self._begin(sender, task, one, _QUICK, sprung)
+        return await self._check_retry(
+            sprung, task, other, "the answer is stored in the end", final="success", executions=1
+        )
+
+    # --- identities
+
+    async def misuse(self) -> bool:
+        """Another body, while the first one runs and when it is done; the rules for all judge it."""
+        one, other = self._gateways()
+        task = self._keys.new("mark", aim="misuse")
+        wrong = dataclasses.replace(task, body=task.body.replace(b'"amount"', b'"price"'))
+        async with self._senders(2) as (sender, careless):
+            async with self._trap(task, one, Boundary.UPSTREAM_SENT, None) as running:
+                wish = {"work": 0.3, "status": 200}
+                first = asyncio.create_task(self._begin(sender, task, one, wish, running))
+                await _either(running.wait(), first)
+            if not running.is_set():
+                return False
+            await self._begin(careless, wrong, other, _QUICK)
+            await first
+            for gateway in (one, other):
+                await self._begin(careless, wrong, gateway, _QUICK)
+        self._expect(task, "only the first body runs", final="success", executions=1)
+        return True
+
+    async def tenants(self) -> bool:
+        """One key, one body, two tenants: two results."""
+        one, other = self._gateways()
+        task = self._keys.new("mark", "acme", aim="tenants")
+        theirs = dataclasses.replace(task, tenant="bolt")
+        self._keys.note(theirs)
+        async with self._sender() as sender:
+            for mine in (task, theirs):
+                for gateway in (one, other):
+                    await self._begin(sender, mine, gateway, _QUICK)
+        for mine in (task, theirs):
+            self._expect(mine, "tenants share nothing", final="success", executions=1)
+        return True
+
+    # --- the end of a record
+
+    async def bust(self) -> bool:
+        """An operator deletes a record that both Envoys have in their caches."""
+        task = self._keys.new("mark", aim="bust")
+        async with self._sender() as sender:
+            for gateway in self.world.gateways * 2:
+                answer = await self._begin(sender, task, gateway, _QUICK)
+                if answer is None or answer.status != 200:
+                    return False  # Another scenario has kept it from its claim: there is nothing to delete.
+            tenant, operation, key = task.identity
+            self._recorder.add("bust", tenant=tenant, operation=operation, key=key)
+            await asyncio.to_thread(self.world.bust, *task.identity)
+            await asyncio.sleep(plan.CACHE_AGE + 0.7)
+            for gateway in self.world.gateways:
+                await self._begin(sender, task, gateway, _QUICK)
+        self._expect(task, "it ran, was forgotten, ran again", final="success", executions=2)
+        return True
+
+    async def expiry(self) -> bool:
+        """A record past its life is not replayed, also not from a cache that saw it a moment before."""
+        task = self._keys.new("brief", aim="brief")
+        async with self._sender() as sender:
+            await self._begin(sender, task, self.world.gateways[0], _QUICK)
+            end = time.monotonic() + plan.BRIEF + 0.7
+            while time.monotonic() < end:
+                for gateway in self.world.gateways:
+                    await self._begin(sender, task, gateway, _QUICK)
+                await asyncio.sleep(0.3)
+            for gateway in self.world.gateways:
+                await self._begin(sender, task, gateway, _QUICK)
+        return True
+
+    # --- processes
+
+    async def zombie(self) -> bool:
+        """An Envoy stands still for longer than a lease; another runs the request again; then it goes on."""
+        one, other = self._gateways()
+        tasks = [self._keys.new(operation, aim="zombie") for operation in ("retry", "retry", "mark")]
+        async with self._senders(2 * len(tasks)) as senders:
+            first, later = senders[: len(tasks)], senders[len(tasks) :]
+            running = [
+                asyncio.create_task(
+                    sender.send(task, one.number, 4 * plan.LEASE, {"work": 0.3, "status": 200})
+                )
+                for sender, task in zip(first, tasks, strict=True)
+            ]
+            await asyncio.sleep(0.15)
+            self._recorder.fault("pause_envoy", one.name)
+            await asyncio.to_thread(one.pause)
+            await asyncio.sleep(plan.LEASE + 0.2)
+            again = [
+                self._until_final(sender, task, other) for sender, task in zip(later, tasks, strict=True)
+            ]
+            await asyncio.gather(*again)
+            await asyncio.to_thread(one.resume)
+            self._recorder.fault("pause_envoy", one.name, "end")
+            await asyncio.gather(*running)
+            await asyncio.sleep(_NOTICE)
+            for gateway in (one, other):
+                for sender, task in zip(later, tasks, strict=True):
+                    await self._begin(sender, task, gateway, _QUICK)
+        return True
+
+    async def overtaken(self) -> bool:
+        """An Envoy stands still past its lease and wakes with its answer while another runs the request."""
+        one, other = self._gateways()
+        task = self._keys.new("retry", aim="overtaken")
+        async with self._senders(2) as (first, second):
+            async with self._trap(task, one, Boundary.UPSTREAM_SENT, None) as running:
+                late = asyncio.create_task(
+                    self._begin(first, task, one, {"work": 0.3, "status": 200}, running)
+                )
+                await _either(running.wait(), late)
+            self._recorder.fault("pause_envoy", one.name)
+            await asyncio.to_thread(one.pause)
+            await asyncio.sleep(plan.LEASE + _NOTICE)
+            async with self._trap(task, other, Boundary.UPSTREAM_SENT, None) as again:
+                later = asyncio.create_task(self._begin(second, task, other, {"work": 1.0, "status": 200}))
+                await _either(again.wait(), later)
+            await asyncio.to_thread(one.resume)
+            self._recorder.fault("pause_envoy", one.name, "end")
+            await asyncio.gather(late, later)
+            for gateway in (one, other):
+                await self._begin(second, task, gateway, _QUICK)
+        struck = running.is_set() and again.is_set()
+        if struck:
+            self._expect(task, "the later run is the one that counts", final="success", executions=2)
+        return struck
+
+    async def clock_ahead(self) -> bool:
+        """The other Envoy's clock is an hour ahead: leases go by the database's all the same."""
+        return await self._clock(3600)
+
+    async def clock_behind(self) -> bool:
+        return await self._clock(-3600)
+
+    async def _clock(self, seconds: int) -> bool:
+        one, other = self._gateways()
+        self._recorder.fault("clock_jump", other.name, seconds=seconds)
+        await asyncio.to_thread(other.set_clock, seconds)
+        tasks = [self._keys.new(operation, aim="clock") for operation in ("retry", "mark")]
+        async with self._senders(2 * len(tasks)) as senders:
+            running = [
+                asyncio.create_task(self._begin(sender, task, one, {"work": 0.8, "status": 200}))
+                for sender, task in zip(senders, tasks, strict=False)
+            ]
+            await asyncio.sleep(_NOTICE)
+            while not all(task.done() for task in running):
+                for sender, task in zip(senders[len(tasks) :], tasks, strict=True):
+                    await sender.send(task, other.number, _PATIENCE, _QUICK)
+                await asyncio.sleep(_NOTICE)
+        await asyncio.to_thread(other.set_clock, 0)
+        self._recorder.fault("clock_jump", other.name, "end")
+        for task in tasks:
+            self._expect(
+                task, "an Envoy's clock judges nothing", final="success", executions=1, never=(UNKNOWN,)
+            )
+        return True
+
+    async def strike(self, kind: str, boundary: Boundary | None) -> bool:
+        """A process ends just when a request is at the boundary; None: when its client has the answer."""
+        for _ in range(_TRIES):
+            if await self._strike(kind, boundary):
+                return True
+        return False
+
+    async def _strike(self, kind: str, boundary: Boundary | None) -> bool:
+        one, other = self._gateways()
+        begin, end, target = {
+            "kill_envoy": (one.kill9, one.start, one.name),
+            "term_envoy": (one.terminate, one.start, one.name),
+            "kill_upstream": (self.world.service.kill9, self.world.service.start, "upstream"),
+            **self._database_strikes(),
+        }[kind]
+        task = self._keys.new(self._chance.choice(("mark", "mark", "retry", "wait")), aim="strike")
+        done = asyncio.Event()
+
+        async def hit(link: Link | None) -> None:
+            # What would follow from the message is given time to happen, if it may happen without it.
+            if link:
+                await asyncio.sleep(_NOTICE)
+            self._recorder.fault(kind, target, boundary=boundary.value if boundary else "client_answered")
+            await asyncio.to_thread(begin)
+            done.set()
+            if link and kind.endswith("envoy"):
+                link.cut()
+
+        async with self._senders(2) as (sender, later):
+            if boundary:
+                async with self._trap(task, one, boundary, hit) as sprung:
+                    await self._begin(sender, task, one, _QUICK, sprung)
+                if not sprung.is_set():
+                    return False
+                await done.wait()
+            else:
+                await self._begin(sender, task, one, _QUICK)
+                await hit(None)
+            mending = asyncio.create_task(asyncio.to_thread(end))
+            while not mending.done():
+                await later.send(task, other.number, _PATIENCE, _QUICK)
+                await asyncio.sleep(0.1)
+            await mending
+            self._recorder.fault(kind, target, "end")
+        return True
+
+    def _database_strikes(self) -> dict[str, tuple]:
+        server = self.world.database
+        if not server:
+            return {}
+        return {
+            "kill_database": (server.kill9, server.start, "database"),
+            "stop_database": (server.stop_at_once, server.start, "database"),
+            "restart_database": (server.shut_down, server.start, "database"),
+            "failover": (server.fail_over, lambda: None, "database"),
+        }
+
+
+async def _either(*waits: Awaitable) -> None:
+    """Until one of them is over. Tasks go on."""
+    tasks = [asyncio.ensure_future(wait) for wait in waits]
+    await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED, timeout=_PATIENCE)
+    for wait, task in zip(waits, tasks, strict=True):
+        if task is not wait:
+            task.cancel()
+
+
+_POSTGRES = ("postgres",)
+_STRIKES = (
+    "kill_envoy",
+    "term_envoy",
+    "kill_database",
+    "stop_database",
+    "restart_database",
+    "failover",
+    "kill_upstream",
+)
+
+
+def _strikes() -> dict[str, Scenario]:
+    made = {}
+    for kind in _STRIKES:
+        for boundary in (*Boundary, None):
+            if boundary is Boundary.READ_SENT:
+                continue
+            in_database = boundary in _DATABASE_BOUNDARIES or kind.endswith("database") or kind == "failover"
+            made[f"{kind}@{boundary.value if boundary else 'client_answered'}"] = Scenario(
+                lambda aims, kind=kind, boundary=boundary: aims.strike(kind, boundary),
+                gentle=False,
+                stores=_POSTGRES if in_database else Scenario.stores,
+                needs=kind,
+            )
+    return made
+
+
+SCENARIOS = {
+    "withheld_sync": Scenario(Aims.withheld_sync, stores=_POSTGRES),
+    "lost_claim": Scenario(Aims.lost_claim, stores=_POSTGRES),
+    "late_claim": Scenario(Aims.late_claim, stores=_POSTGRES),
+    "abandoned_claim": Scenario(Aims.abandoned_claim, stores=_POSTGRES),
+    "abandoned_answer": Scenario(Aims.abandoned_answer, stores=_POSTGRES),
+    "empty_look_up": Scenario(Aims.empty_look_up, stores=_POSTGRES),
+    "slow_upstream": Scenario(Aims.slow_upstream, alone=True),
+    "timed_out": Scenario(Aims.timed_out),
+    "cut_request": Scenario(Aims.cut_request),
+    "cut_answer": Scenario(Aims.cut_answer),
+    "lost_completion": Scenario(Aims.lost_completion, stores=_POSTGRES),
+    "lost_completion_answer": Scenario(Aims.lost_completion_answer, stores=_POSTGRES),
+    "misuse": Scenario(Aims.misuse),
+    "tenants": Scenario(Aims.tenants),
+    "bust": Scenario(Aims.bust, stores=_POSTGRES),
+    "expiry": Scenario(Aims.expiry),
+    "zombie": Scenario(Aims.zombie, gentle=False, stores=_POSTGRES, needs="pause_envoy"),
+    "overtaken": Scenario(Aims.overtaken, gentle=False, stores=_POSTGRES, needs="pause_envoy"),
+    "clock_ahead": Scenario(Aims.clock_ahead, gentle=False, stores=_POSTGRES, needs="clock_jump"),
+    "clock_behind": Scenario(Aims.clock_behind, gentle=False, stores=_POSTGRES, needs="clock_jump"),
+    **_strikes(),
+}
+
+
+def choose(words: str | None, store: str, kinds: list[str]) -> list[str]:
+    """The scenarios that `--only` names; else all that fit the store and the wanted faults."""
+    possible = [name for name, scenario in SCENARIOS.items() if store in scenario.stores]
+    if words is None:
+        return [name for name in possible if SCENARIOS[name].needs in (None, *kinds)]
+    wanted = words.split(",")
+    if unknown := sorted(set(wanted) - set(possible)):
+        raise ValueError(f"unknown scenarios {', '.join(unknown)}; there are {', '.join(possible)}")
+    return wanted

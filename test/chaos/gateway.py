@@ -1,0 +1,151 @@
+"""One Envoy of a run, the ways to it and from it, and its life: it may end, and begin again on its ports."""
+
+import contextlib
+import signal
+import struct
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import plan
+from database import Database
+from harness.config import EnvoyConfig, ListenerFile
+from harness.envoy import Envoy
+from harness.paths import built
+from harness.ports import free_port
+from harness.process import Workspace
+from harness.small_disk import SmallDisk
+from harness.toxiproxy import Proxy, Toxiproxy
+from observer import Observer
+
+_DRAIN = ("--drain-time-s", "2", "--drain-strategy", "immediate")
+
+
+class Gateway:
+    """Methods that wait for Envoy block. Faults of one Envoy come one at a time: take `harm()`."""
+
+    def __init__(
+        self,
+        number: int,
+        workspace: Workspace,
+        toxiproxy: Toxiproxy,
+        module_folder: Path,
+        upstream_port: int,
+        *,
+        database: Database | None,
+        file: Path | None,
+        disk: SmallDisk | None,
+        clock: bool,
+    ) -> None:
+        self.number = number
+        self.name = f"envoy{number}"
+        self.port = free_port()
+        self.front: Proxy = toxiproxy.proxy(self.port)
+        self.to_upstream: Proxy = toxiproxy.proxy(upstream_port)
+        self.upstream_watch = Observer(self.to_upstream.port, postgres=False)
+        self.to_database: list[Proxy] = []
+        self.database_watches: list[Observer] = []
+        for seat, port in enumerate(database.ports if database else []):
+            way = toxiproxy.proxy(port)
+            database.add_way(seat, way)
+            self.to_database.append(way)
+            self.database_watches.append(Observer(way.port, postgres=True))
+        self.envoy: Envoy | None = None
+        self._workspace, self._module_folder = workspace, module_folder
+        self._database, self._file, self._disk = database, file, disk
+        self._folder = workspace.new_folder(self.name)
+        self._clock_file = self._folder / "clock" if clock else None
+        self.set_clock(0)
+        self._harm = threading.Lock()
+        self._reloads = 0
+
+    @property
+    def running(self) -> bool:
+        return self.envoy is not None and self.envoy.process.exit_code is None
+
+    @property
+    def watches(self) -> list[Observer]:
+        return [self.upstream_watch, *self.database_watches]
+
+    @contextlib.contextmanager
+    def harm(self) -> Iterator[bool]:
+        """False if somebody else is at it."""
+        taken = self._harm.acquire(blocking=False)
+        try:
+            yield taken
+        finally:
+            if taken:
+                self._harm.release()
+
+    def start(self) -> None:
+        """Nothing if it runs."""
+        if self.running:
+            return
+        self._plain = self._config()
+        base = self._plain.copy()
+        self._listeners = ListenerFile(self._folder, base)
+        self.envoy = Envoy(
+            self._workspace,
+            base,
+            concurrency=2,
+            arguments=_DRAIN,
+            env={"ENVOY_DYNAMIC_MODULES_SEARCH_PATH": str(self._module_folder), **self._clock_env()},
+            load_module=False,
+            inside=self._disk.inside if self._disk else (),
+        )
+
+    def kill9(self) -> None:
+        self.envoy.kill9()
+
+    def terminate(self) -> None:
+        self.envoy.stop()
+
+    def pause(self) -> None:
+        """As a machine that stands still."""
+        self.envoy.process.send_signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        if self.running:
+            self.envoy.process.resume()
+
+    def reload(self) -> None:
+        """Another config by LDS: other store settings, another cache, and back again."""
+        self._reloads += 1
+        changed = self._plain.copy()
+        match self._reloads % 3:
+            case 1 if self._database:
+                changed.filter(store=self._store(connections=3))
+            case 1 | 2:
+                changed.filter(replay_cache={"max_bytes": 0})
+        self._listeners.write(changed.listeners)
+
+    def set_clock(self, seconds: int) -> None:
+        """So far from the true time is Envoy's wall clock from now on."""
+        if self._clock_file:
+            # In place: Envoy has it mapped.
+            with open(self._clock_file, "r+b" if self._clock_file.exists() else "wb") as file:
+                file.write(struct.pack("=q", seconds))
+
+    def _clock_env(self) -> dict[str, str]:
+        if not self._clock_file:
+            return {}
+        return {
+            "LD_PRELOAD": str(built("test/chaos/libclock_shift.so")),
+            "CLOCK_SHIFT_FILE": str(self._clock_file),
+        }
+
+    def _store(self, **more) -> dict:
+        timeout = f"{plan.STORE_TIMEOUT}s"
+        if not self._database:
+            return {"sqlite": {"path": str(self._file), "timeout": timeout}}
+        conninfo = self._database.conninfo([watch.port for watch in self.database_watches])
+        return {"postgres": {"conninfo": conninfo, "connections": 2, "timeout": timeout, **more}}
+
+    def _config(self) -> EnvoyConfig:
+        config = EnvoyConfig.quickstart().for_test(self._store()).upstream(self.upstream_watch.port)
+        config.filter(**plan.filter_fields()).listen(self.port)
+        for route in plan.ROUTES.values():
+            config.route(f"/{route.operation}", route.config(), timeout=f"{route.timeout}s")
+        for manager in config.managers:
+            del manager["access_log"]
+        return config

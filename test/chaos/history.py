@@ -1,0 +1,256 @@
+"""What a chaos run writes down, and how it is read back, identity by identity.
+
+A history is a file of JSON lines. Times (`at`) are time.monotonic_ns() of one machine; durations in the
+settings are seconds. Every event has `at` and `type`. An identity is tenant, operation (the route), key.
+
+    settings   lease, sweep, cache_age, ttl {operation: seconds}, retryable, released (lists of statuses); one
+    call       id (one per attempt), client, envoy, identity, payload (digest of the request's body), policy:
+               what the route does when a lease has run out: "mark" (the outcome is unknown) or "retry"
+    return     id, status, headers ([name, value]…, lower case), body (text; hexadecimal digits if it is none)
+    lost       id, why: nobody knows what came of the call
+    execution  the upstream begins: number (unique), identity, payload, attempt (the filter's token), status,
+               headers and body that it will answer, call (id; gives its claim's time a bound), perhaps
+               `kept: false` (the answer is too long to be stored). The answer has the number as x-execution
+    executed   number: the upstream's work is done. Missing: nobody knows
+    bust       identity: an operator is about to delete the record
+    fault      kind, target, phase
+    quiet      the last fault is over
+    final      identity, payload, status, headers, body: what a patient client got after that; `unresolved`:
+               nothing final; perhaps `began`, when it asked for the last time
+    row        identity, state, attempt: what the store holds at the very end
+    expect     identity, and what an aimed scenario knows of it: executions (a number), final ("success",
+               "unknown"), never (codes of problems that nobody may have got, or "not_stored"), why
+"""
+
+import dataclasses
+import enum
+import json
+from collections.abc import Iterable
+from pathlib import Path
+
+Identity = tuple[str, str, str]
+
+SECOND = 1_000_000_000
+
+
+class Malformed(ValueError):
+    """The history contradicts itself: the run is at fault, not what it tested."""
+
+
+class Kind(enum.Enum):
+    LOST = "lost"  # Nobody knows.
+    FIRST_HAND = "first-hand"  # The upstream's answer, as it came.
+    REPLAY = "replay"
+    PROBLEM = "problem"  # The filter's own answer; `code` says which.
+    OTHER = "other"  # Envoy's own: it promises nothing.
+
+
+@dataclasses.dataclass(frozen=True)
+class Answer:
+    at: int
+    kind: Kind
+    event: dict
+    status: int = 0
+    number: int | None = None  # Which execution it tells of.
+    code: str = ""
+
+    def header(self, name: str) -> str | None:
+        return next((value for field, value in self.event["headers"] if field == name), None)
+
+
+@dataclasses.dataclass(frozen=True)
+class Call:
+    """One question and what came back; the last one of a patient client, too."""
+
+    at: int
+    payload: str
+    answer: Answer
+    event: dict
+
+
+@dataclasses.dataclass
+class Execution:
+    at: int
+    number: int
+    payload: str
+    status: int
+    attempt: str
+    event: dict
+    claimed_after: int  # The claim was made between this moment and `at`.
+    executed_at: int | None = None
+    kept: bool = True
+
+
+@dataclasses.dataclass
+class Story:
+    """All that happened to one identity, each list in the order of time."""
+
+    identity: Identity
+    policy: str = "mark"
+    calls: list[Call] = dataclasses.field(default_factory=list)
+    executions: list[Execution] = dataclasses.field(default_factory=list)
+    finals: list[Call] = dataclasses.field(default_factory=list)
+    busts: list[int] = dataclasses.field(default_factory=list)
+    rows: list[dict] = dataclasses.field(default_factory=list)
+    expectations: list[dict] = dataclasses.field(default_factory=list)
+    events: list[dict] = dataclasses.field(default_factory=list)
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings:
+    lease: float
+    cache_age: float
+    ttl: dict[str, float]
+    retryable: frozenset[int]
+    released: frozenset[int]
+
+
+@dataclasses.dataclass
+class History:
+    settings: Settings
+    stories: dict[Identity, Story]
+    executions: dict[int, tuple[Identity, Execution]]
+
+
+def load(path: Path) -> list[dict]:
+    with open(path, encoding="utf-8") as lines:
+        return [json.loads(line) for line in lines if line.strip()]
+
+
+def read(events: Iterable[dict]) -> History:
+    return _Reader(events).read()
+
+
+class _Reader:
+    def __init__(self, events: Iterable[dict]) -> None:
+        self._by_type: dict[str, list[dict]] = {}
+        for event in events:
+            self._by_type.setdefault(event["type"], []).append(event)
+        self._stories: dict[Identity, Story] = {}
+        self._executions: dict[int, tuple[Identity, Execution]] = {}
+        self._calls: dict[str, dict] = {}
+
+    def read(self) -> History:
+        settings = self._settings()
+        self._read_calls()
+        self._read_executions()
+        self._read_finals()
+        for event in self._events("bust"):
+            self._story(event).busts.append(event["at"])
+        for event in self._events("row"):
+            self._story(event).rows.append(event)
+        for event in self._events("expect"):
+            self._story(event).expectations.append(event)
+        for story in self._stories.values():
+            for events in (story.calls, story.executions, story.finals):
+                events.sort(key=lambda event: event.at)
+            story.busts.sort()
+        return History(settings, self._stories, self._executions)
+
+    def _events(self, kind: str) -> list[dict]:
+        return self._by_type.get(kind, [])
+
+    def _story(self, event: dict) -> Story:
+        identity = (event["tenant"], event["operation"], event["key"])
+        story = self._stories.get(identity)
+        if story is None:
+            story = self._stories[identity] = Story(identity)
+        story.events.append(event)
+        return story
+
+    def _settings(self) -> Settings:
+        found = self._events("settings")
+        if len(found) != 1:
+            raise Malformed(f"{len(found)} lines of settings")
+        values = found[0]
+        return Settings(
+            lease=values["lease"],
+            cache_age=values["cache_age"],
+            ttl=values["ttl"],
+            retryable=frozenset(values["retryable"]),
+            released=frozenset(values["released"]),
+        )
+
+    def _read_calls(self) -> None:
+        ends: dict[str, dict] = {}
+        for event in self._events("return") + self._events("lost"):
+            if ends.setdefault(event["id"], event) is not event:
+                raise Malformed(f"call {event['id']} ends twice")
+        for event in self._events("call"):
+            if self._calls.setdefault(event["id"], event) is not event:
+                raise Malformed(f"call {event['id']} begins twice")
+            story = self._story(event)
+            story.policy = event["policy"]
+            # A run that was stopped leaves calls without an end: lost, like any that nobody heard of again.
+            end = ends.pop(event["id"], {"at": event["at"], "type": "lost", "why": "the run ended"})
+            story.events.append(end)
+            story.calls.append(Call(event["at"], event["payload"], _answer(end), event))
+        if ends:
+            raise Malformed(f"call {next(iter(ends))} ends without a beginning")
+
+    def _read_executions(self) -> None:
+        done = {event["number"]: event for event in self._events("executed")}
+        for event in self._events("execution"):
+            story = self._story(event)
+            execution = Execution(
+                at=event["at"],
+                number=event["number"],
+                payload=event["payload"],
+                status=event["status"],
+                attempt=str(event["attempt"]),
+                event=event,
+                claimed_after=self._claimed_after(event, story),
+                kept=event.get("kept", True),
+            )
+            if end := done.get(execution.number):
+                execution.executed_at = end["at"]
+                story.events.append(end)
+            if execution.number in self._executions:
+                raise Malformed(f"execution {execution.number} begins twice")
+            self._executions[execution.number] = (story.identity, execution)
+            story.executions.append(execution)
+
+    def _claimed_after(self, event: dict, story: Story) -> int:
+        call = self._calls.get(event.get("call", ""))
+        if call is not None:
+            return call["at"]
+        return story.calls[0].at if story.calls else event["at"]
+
+    def _read_finals(self) -> None:
+        quiet = max((event["at"] for event in self._events("quiet")), default=None)
+        for event in self._events("final"):
+            began = event.get("began", quiet)
+            if began is None:
+                raise Malformed("a final answer without `began`, and no `quiet`")
+            silent = event.get("unresolved") or event.get("status") is None
+            end = {**event, "type": "lost"} if silent else event
+            self._story(event).finals.append(Call(began, event["payload"], _answer(end), event))
+
+
+def _answer(event: dict) -> Answer:
+    if event["type"] == "lost":
+        return Answer(event["at"], Kind.LOST, event)
+    headers = dict(event["headers"])
+    number = headers.get("x-execution")
+    status = event["status"]
+    if headers.get("idempotent-replayed") == "true":
+        return Answer(event["at"], Kind.REPLAY, event, status, _integer(number))
+    if number is not None:
+        return Answer(event["at"], Kind.FIRST_HAND, event, status, _integer(number))
+    if code := _code(event["body"]):
+        return Answer(event["at"], Kind.PROBLEM, event, status, code=code)
+    return Answer(event["at"], Kind.OTHER, event, status)
+
+
+def _integer(text: str | None) -> int | None:
+    return int(text) if text is not None and text.isdecimal() else None
+
+
+def _code(body: str) -> str:
+    if '"idempotency_' not in body:
+        return ""
+    try:
+        code = json.loads(body).get("code", "")
+    except (ValueError, AttributeError):
+        return ""
+    return code if isinstance(code, str) and code.startswith("idempotency_") else ""

@@ -1,0 +1,192 @@
+"""The chaos run: see test/chaos/run."""
+
+import argparse
+import asyncio
+import json
+import os
+import random
+import signal
+import sys
+import tempfile
+import time
+import traceback
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+sys.path.insert(1, str(HERE.parent / "integration"))
+# All talk stays on this machine, whatever proxy the environment names.
+os.environ["no_proxy"] = os.environ["NO_PROXY"] = "*"
+
+import aims  # noqa: E402
+import faults  # noqa: E402
+import plan  # noqa: E402
+from checker import check  # noqa: E402
+from clients import Client, Keys  # noqa: E402
+from harness.paths import module  # noqa: E402
+from recorder import Recorder  # noqa: E402
+from settle import Settling  # noqa: E402
+from world import World  # noqa: E402
+
+MOST_SHOWN = 10
+_MANY_CLIENTS, _FEW_CLIENTS = 48, 6
+# Seconds of random faults, then so many aimed ones that harm processes, and all that do not.
+_STORM, _AIMS_BETWEEN = 25.0, 8
+
+
+def arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="test/chaos/run")
+    parser.add_argument("--seconds", type=float, default=120, help="how long faults strike (120)")
+    parser.add_argument("--seed", type=int, help="repeats the choices of a run; a fresh one by default")
+    parser.add_argument("--faults", default="all", help="names with commas between, none, or all")
+    parser.add_argument("--aimed", action="store_true", help="aimed scenarios alone, few clients beside")
+    parser.add_argument("--only", help="these aimed scenarios, names with commas between; implies --aimed")
+    parser.add_argument("--list", action="store_true", help="names all faults and scenarios")
+    parser.add_argument("--store", choices=("postgres", "sqlite"), default="postgres")
+    parser.add_argument("--module", type=Path, help="the libidempotency.so to load (the built one)")
+    parser.add_argument("--clients", type=int, help="how many clients send at once")
+    parser.add_argument("--history", type=Path, help="where the history is written")
+    parser.add_argument("--json", type=Path, help="where the figures are written")
+    options = parser.parse_args()
+    options.aimed = options.aimed or options.only is not None
+    return options
+
+
+class Run:
+    def __init__(self, options: argparse.Namespace, seed: int, history: Path) -> None:
+        self._options = options
+        self._seed = seed
+        self._recorder = Recorder(history)
+        self._recorder.add(
+            "settings",
+            **plan.settings(),
+            seed=seed,
+            store=options.store,
+            wall_minus_monotonic=time.time_ns() - time.monotonic_ns(),
+        )
+        self._world: World | None = None
+        self._kinds = faults.choose(options.faults, options.store, plan.chance(seed, "kinds"))
+        self._scenarios = aims.choose(options.only, options.store, self._kinds)
+
+    async def run(self) -> tuple[list[dict], int]:
+        """The whole history, and how many identities got no final answer."""
+        options = self._options
+        built = options.module or module()
+        needed = {*self._kinds, *(aims.SCENARIOS[name].needs for name in self._scenarios)}
+        self._world = await asyncio.to_thread(
+            lambda: World(
+                seed=self._seed,
+                store=options.store,
+                module=built,
+                pair="failover" in needed,
+                small_disk="full_disk" in needed,
+                clock="clock_jump" in needed,
+            )
+        )
+        world = self._world
+        try:
+            await world.start()
+            keys = Keys(self._seed, self._operations())
+            await self._strike(keys)
+            settling = Settling(world, self._recorder, keys, plan.chance(self._seed, "settling"))
+            await settling.run()
+            return self._recorder.close(world.service.log), settling.unresolved
+        finally:
+            await world.stop()
+
+    async def _strike(self, keys: Keys) -> None:
+        """Clients send all the time; faults strike until the time is over; then all is healed."""
+        world, stop, options = self._world, asyncio.Event(), self._options
+        count = options.clients or (_FEW_CLIENTS if options.aimed else _MANY_CLIENTS)
+        clients = [Client(number, self._seed, world, self._recorder, keys) for number in range(count)]
+        running = [asyncio.create_task(client.run(stop)) for client in clients]
+        aiming = self.aiming = aims.Aims(world, self._recorder, keys, plan.chance(self._seed, "aims"))
+        await aiming.warm_up()
+        end = time.monotonic() + options.seconds
+        try:
+            if options.aimed:
+                await aiming.play_until(end, self._scenarios, all_once=options.only is not None)
+            else:
+                await self._storms_and_aims(keys, aiming, end)
+        finally:
+            stop.set()
+        await asyncio.to_thread(world.heal)
+        await asyncio.gather(*running)
+
+    async def _storms_and_aims(self, keys: Keys, aiming: aims.Aims, end: float) -> None:
+        """By turns: aimed scenarios know what must come of them only when nobody else strikes."""
+        chance = plan.chance(self._seed, "faults")
+        storms = faults.Faults(self._world, self._recorder, keys, chance, self._kinds)
+        while (left := end - time.monotonic()) > 0:
+            stop = asyncio.Event()
+            storm = asyncio.create_task(storms.run(stop))
+            await asyncio.sleep(min(_STORM, 0.6 * left))
+            stop.set()
+            await storm
+            await asyncio.to_thread(self._world.heal)
+            await aiming.play_some(end, self._scenarios, _AIMS_BETWEEN)
+
+    def _operations(self) -> list[str]:
+        """SQLite goes by the clock that is set: leases and lives that end early are as documented."""
+        if self._options.store == "sqlite" and "clock_jump" in self._kinds:
+            return [name for name in plan.ROUTES if name not in ("retry", "brief")]
+        return list(plan.ROUTES)
+
+    @property
+    def fault_kinds(self) -> dict[str, int]:
+        return dict(sorted(self._recorder.fault_kinds.items()))
+
+
+async def interruptible(run: Run) -> tuple[list[dict], int]:
+    task = asyncio.ensure_future(run.run())
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, task.cancel)
+    return await task
+
+
+def main() -> int:
+    options = arguments()
+    if options.list:
+        print(*("faults:", *faults.KINDS, "", "scenarios:", *aims.SCENARIOS), sep="\n")
+        return 0
+    seed = options.seed if options.seed is not None else random.SystemRandom().randrange(1 << 32)
+    print(f"seed {seed}", flush=True)
+    kept = options.history or Path(tempfile.gettempdir()) / f"chaos-{seed}.jsonl"
+    began = time.monotonic()
+    try:
+        run = Run(options, seed, kept)
+        events, unresolved = asyncio.run(interruptible(run))
+    except asyncio.CancelledError:
+        print("stopped", file=sys.stderr)
+        return 2
+    except Exception:
+        # Exit code 1 is for violations alone.
+        traceback.print_exc()
+        return 2
+    violations = check(events)
+    figures = {
+        "requests": sum(event["type"] == "call" for event in events),
+        "executions": sum(event["type"] == "execution" for event in events),
+        "faults": {kind: count for kind, count in run.fault_kinds.items() if not kind.startswith("aim:")},
+        "aims": dict(sorted(run.aiming.struck.items())),
+        "missed": dict(sorted(run.aiming.missed.items())),
+        "violations": len(violations),
+        "unresolved": unresolved,
+        "seed": seed,
+        "seconds": round(time.monotonic() - began, 1),
+        "store": options.store,
+    }
+    for violation in violations[:MOST_SHOWN]:
+        print(violation)
+    print(json.dumps(figures))
+    if options.json:
+        options.json.write_text(json.dumps(figures) + "\n")
+    if not options.history and not violations:
+        kept.unlink()
+    elif violations:
+        print(f"history: {kept}")
+    return 1 if violations else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,107 @@
+"""The upstream: a service that does something which must not be done twice, and writes down that it did.
+
+    python service.py PORT LOG SEED
+
+The log is append-only and survives crashes of this process. What a request gets is chosen by its tenant, key
+and attempt, so a retry that runs again may end otherwise. A request may ask for a behaviour of its own by the
+header x-service, a JSON object:
+
+    work     seconds of work
+    status   of the answer
+    crash    "before" or "after" the execution: this process ends at once, without an answer
+"""
+
+import asyncio
+import hashlib
+import json
+import os
+import random
+import sys
+import time
+
+# Chosen so that most requests succeed at once and every row of the outcome table comes up.
+_STATUSES = [200, 201, 402, 404, 503, 429, 403]
+_STATUS_WEIGHTS = [60, 25, 3, 2, 4, 2, 4]
+# (least, most) seconds.
+_WORK = [(0.001, 0.02), (0.05, 0.2), (0.5, 1.5)]
+_WORK_WEIGHTS = [85, 13, 2]
+_SIZES = [(0, 300), (2_000, 8_000), (20_000, 60_000)]
+_SIZE_WEIGHTS = [85, 12, 3]
+
+
+class Service:
+    def __init__(self, log: str, seed: str) -> None:
+        self._seed = seed
+        self._log = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+        # Unique over all lives of this process.
+        self._number = time.monotonic_ns() // 1000 * 1000
+
+    def write(self, kind: str, **fields) -> None:
+        line = json.dumps({"at": time.monotonic_ns(), "type": kind, **fields}) + "\n"
+        os.write(self._log, line.encode())
+
+    async def run(self, path: str, headers: dict[str, str], body: bytes) -> tuple[int, list, bytes]:
+        wish = json.loads(headers.get("x-service", "{}"))
+        if wish.get("crash") == "before":
+            os._exit(9)
+        self._number += 1
+        number = self._number
+        facts = {
+            "number": number,
+            "tenant": headers.get("x-tenant", ""),
+            "operation": path.strip("/"),
+            "key": headers.get("idempotency-key", "").strip('"'),
+            "payload": hashlib.sha256(body).hexdigest(),
+            "attempt": headers.get("idempotency-attempt", ""),
+        }
+        chance = random.Random(f"{self._seed} {facts['tenant']} {facts['key']} {facts['attempt']}")
+        status = chance.choices(_STATUSES, _STATUS_WEIGHTS)[0]
+        work = chance.uniform(*chance.choices(_WORK, _WORK_WEIGHTS)[0])
+        size = chance.randint(*chance.choices(_SIZES, _SIZE_WEIGHTS)[0])
+        status, work = wish.get("status", status), wish.get("work", work)
+        facts["call"] = headers.get("x-call")
+        answer = json.dumps({**facts, "pad": "x" * size})
+        own = [["content-type", "application/json"], ["x-execution", str(number)], ["x-size", str(size)]]
+        self.write("execution", **facts, status=status, headers=own, body=answer)
+        await asyncio.sleep(work)
+        self.write("executed", number=number)
+        if wish.get("crash") == "after":
+            os._exit(9)
+        return status, own, answer.encode()
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            while await self._exchange(reader, writer):
+                pass
+        except (ConnectionError, asyncio.IncompleteReadError):
+            pass
+        finally:
+            writer.close()
+
+    async def _exchange(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
+        try:
+            head = await reader.readuntil(b"\r\n\r\n")
+        except asyncio.IncompleteReadError:
+            return False
+        start, *lines = head[:-4].decode("latin-1").split("\r\n")
+        headers = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
+        body = await reader.readexactly(int(headers.get("content-length", 0)))
+        # Work that has begun goes on, also when the caller leaves.
+        status, own, answer = await asyncio.shield(self.run(start.split(" ")[1], headers, body))
+        fields = [*own, ["content-length", str(len(answer))]]
+        text = "".join(f"{name}: {value}\r\n" for name, value in fields)
+        writer.write(f"HTTP/1.1 {status} Answer\r\n{text}\r\n".encode() + answer)
+        await writer.drain()
+        return True
+
+
+async def main() -> None:
+    port, log, seed = sys.argv[1:]
+    service = Service(log, seed)
+    server = await asyncio.start_server(service.serve, "127.0.0.1", int(port), backlog=1024, limit=1 << 20)
+    async with server:
+        await server.serve_forever()
+
+
+if __name__ == "__main__":
+    asyncio.run(main())

@@ -1,0 +1,643 @@
+"""Every rule of the checker: a history that it lets pass, and one that it must not."""
+
+import itertools
+import json
+import random
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from checker import Violation, check
+from history import Malformed, load
+
+LEASE, CACHE_AGE, TTL, BRIEF = 2.0, 1.0, 3600.0, 5.0
+
+
+class Made:
+    """A history under construction: time goes on by 10 ms with every event, or by what wait() says."""
+
+    def __init__(self) -> None:
+        self._now = 1_000_000_000_000
+        self._ids = itertools.count(1)
+        self._numbers = itertools.count(100)
+        self.events: list[dict] = []
+        self.executions: dict[int, dict] = {}
+        self.add(
+            "settings",
+            lease=LEASE,
+            sweep=1.0,
+            cache_age=CACHE_AGE,
+            ttl={"mark": TTL, "retry": TTL, "brief": BRIEF},
+            retryable=[408, 425, 429, 500, 502, 503, 504],
+            released=[401, 403, 407],
+        )
+
+    def add(self, kind: str, **fields) -> dict:
+        self._now += 10_000_000
+        self.events.append({"at": self._now, "type": kind, **fields})
+        return self.events[-1]
+
+    def wait(self, seconds: float) -> None:
+        self._now += int(seconds * 1e9)
+
+    def call(self, payload: str = "p", tenant: str = "t", operation: str = "mark", key: str = "k") -> dict:
+        identity = {"tenant": tenant, "operation": operation, "key": key}
+        policy = "retry" if operation == "retry" else "mark"
+        number = f"c{next(self._ids)}"
+        return self.add("call", id=number, client=0, envoy=0, **identity, payload=payload, policy=policy)
+
+    def begin(self, call: dict, status: int = 200, attempt: str | None = None, **fields) -> int:
+        number = next(self._numbers)
+        own = [["content-type", "application/json"], ["x-execution", str(number)]]
+        identity = {name: call[name] for name in ("tenant", "operation", "key", "payload")}
+        token = attempt or f"attempt {number}"
+        values = {"attempt": token, "status": status, "headers": own, "body": f"answer {number}", **fields}
+        self.executions[number] = self.add("execution", number=number, call=call["id"], **identity, **values)
+        return number
+
+    def end(self, number: int) -> None:
+        self.add("executed", number=number)
+
+    def run(self, call: dict, status: int = 200, **fields) -> int:
+        number = self.begin(call, status, **fields)
+        self.end(number)
+        return number
+
+    def _answer(self, number: int, *marks: str) -> dict:
+        execution = self.executions[number]
+        headers = [*execution["headers"], ["server", "envoy"], ["date", "today"]]
+        headers += [mark.split(": ") for mark in marks]
+        return {"status": execution["status"], "headers": headers, "body": execution["body"]}
+
+    def returned(self, call: dict, number: int, *marks: str, **changes) -> dict:
+        return self.add("return", id=call["id"], **{**self._answer(number, *marks), **changes})
+
+    def replayed(self, call: dict, number: int, **changes) -> dict:
+        return self.returned(call, number, "idempotent-replayed: true", **changes)
+
+    def problem(self, call: dict, status: int, code: str) -> dict:
+        body = json.dumps({"title": "…", "status": status, "code": f"idempotency_{code}"})
+        return self.add("return", id=call["id"], status=status, headers=[], body=body)
+
+    def envoys_own(self, call: dict, status: int) -> dict:
+        return self.add("return", id=call["id"], status=status, headers=[["server", "envoy"]], body="no")
+
+    def lost(self, call: dict) -> None:
+        self.add("lost", id=call["id"], why="timeout")
+
+    def quiet(self) -> None:
+        self.add("quiet")
+
+    def final(self, call: dict, number: int | None, code: str | None = None, **fields) -> None:
+        identity = {name: call[name] for name in ("tenant", "operation", "key", "payload")}
+        answer = {"status": None, "headers": [], "body": ""}
+        if number is not None:
+            answer = self._answer(number, "idempotent-replayed: true")
+        elif code is not None:
+            answer = {"status": 409, "headers": [], "body": json.dumps({"code": f"idempotency_{code}"})}
+        self.add("final", **identity, **{**answer, **fields})
+
+    def about(self, kind: str, call: dict, **fields) -> None:
+        identity = {name: call[name] for name in ("tenant", "operation", "key")}
+        self.add(kind, **identity, **fields)
+
+    def violations(self) -> list[Violation]:
+        # Lines of two logs: their order in the file tells nothing.
+        shuffled = random.Random(7).sample(self.events, len(self.events))
+        found = check(shuffled)
+        assert {v.rule for v in check(self.events)} == {v.rule for v in found}
+        return found
+
+    def rules(self) -> set[str]:
+        return {violation.rule for violation in self.violations()}
+
+
+@pytest.fixture
+def made() -> Made:
+    return Made()
+
+
+def success(made: Made, **options) -> tuple[dict, int]:
+    call = made.call(**options)
+    number = made.run(call)
+    made.returned(call, number)
+    return call, number
+
+
+# --- an ordinary life
+
+
+def test_run_and_replay_pass(made):
+    _, number = success(made)
+    made.replayed(made.call(), number)
+    made.problem(made.call(payload="other"), 422, "key_reused")
+    assert made.rules() == set()
+
+
+def test_refusals_and_lost_calls_pass_at_any_time(made):
+    made.problem(made.call(), 503, "store_unavailable")
+    made.lost(made.call())
+    _, number = success(made)
+    made.problem(made.call(), 503, "store_unavailable")
+    made.envoys_own(made.call(), 503)
+    made.lost(made.call())
+    made.replayed(made.call(), number)
+    assert made.rules() == set()
+
+
+def test_those_that_race_get_in_progress(made):
+    first, second = made.call(), made.call()
+    number = made.begin(first)
+    made.problem(second, 409, "in_progress")
+    made.end(number)
+    made.returned(first, number)
+    assert made.rules() == set()
+
+
+# --- one-execution
+
+
+def test_second_execution_is_found(made):
+    made.run(made.call())
+    made.run(made.call())
+    assert made.rules() == {"one-execution"}
+
+
+def test_second_execution_after_a_lost_call_is_found(made):
+    call = made.call()
+    made.run(call)
+    made.lost(call)
+    success(made)
+    assert made.rules() == {"one-execution"}
+
+
+def test_execution_after_a_retryable_or_released_answer_passes(made):
+    for status in (503, 403):
+        call = made.call()
+        made.returned(call, made.run(call, status))
+    success(made)
+    assert made.rules() == set()
+
+
+def test_execution_while_the_failing_one_still_runs_is_found(made):
+    first = made.call()
+    number = made.begin(first, 503)
+    made.run(made.call())
+    made.end(number)
+    assert made.rules() == {"one-execution"}
+
+
+def test_execution_after_one_that_never_ended_is_found(made):
+    made.begin(made.call(), 503)
+    made.run(made.call())
+    assert made.rules() == {"one-execution"}
+
+
+def test_retry_policy_runs_again_after_the_lease_only(made):
+    call = made.call(operation="retry")
+    made.begin(call)
+    made.wait(LEASE)
+    success(made, operation="retry")
+    assert made.rules() == set()
+
+
+def test_retry_policy_within_the_lease_is_found(made):
+    made.begin(made.call(operation="retry"))
+    made.wait(LEASE * 0.9)
+    success(made, operation="retry")
+    assert made.rules() == {"one-execution"}
+
+
+def test_mark_policy_after_the_lease_is_found(made):
+    made.begin(made.call())
+    made.wait(LEASE * 10)
+    success(made)
+    assert made.rules() == {"one-execution"}
+
+
+def test_retry_policy_after_a_stored_answer_is_found(made):
+    success(made, operation="retry")
+    made.wait(LEASE * 2)
+    made.run(made.call(operation="retry"))
+    assert made.rules() == {"one-execution"}
+
+
+def test_stored_answer_of_a_replaced_attempt_is_found(made):
+    slow = made.call(operation="retry")
+    number = made.begin(slow)
+    made.wait(LEASE)
+    made.run(made.call(operation="retry"))
+    made.end(number)
+    made.returned(slow, number)
+    assert made.rules() == {"one-execution"}
+
+
+def test_answer_of_a_replaced_attempt_passes_if_it_says_that_it_is_not_stored(made):
+    slow = made.call(operation="retry")
+    number = made.begin(slow)
+    made.wait(LEASE)
+    _, later = success(made, operation="retry")
+    made.end(number)
+    made.returned(slow, number, "idempotency-stored: false")
+    made.replayed(made.call(operation="retry"), later)
+    assert made.rules() == set()
+
+
+def test_one_attempt_token_twice_is_found(made):
+    made.run(made.call(), 503, attempt="7")
+    made.run(made.call(), 503, attempt="7")
+    assert made.rules() == {"one-execution"}
+
+
+def test_execution_after_the_end_of_its_life_passes(made):
+    success(made, operation="brief")
+    made.wait(BRIEF)
+    success(made, operation="brief")
+    assert made.rules() == set()
+
+
+def test_execution_before_the_end_of_its_life_is_found(made):
+    success(made, operation="brief")
+    made.wait(BRIEF * 0.9)
+    made.run(made.call(operation="brief"))
+    assert made.rules() == {"one-execution"}
+
+
+def test_execution_after_a_bust_passes(made):
+    call, _ = success(made)
+    made.about("bust", call)
+    success(made)
+    assert made.rules() == set()
+
+
+# --- answers
+
+
+@pytest.mark.parametrize(
+    "change", [{"status": 201}, {"body": "answer"}, {"headers": []}], ids=["status", "body", "headers"]
+)
+@pytest.mark.parametrize("how", ["returned", "replayed"])
+def test_answer_that_differs_is_found(made, how, change):
+    call = made.call()
+    number = made.run(call)
+    if how == "replayed":
+        made.returned(call, number)
+        call = made.call()
+    if "headers" in change:
+        change = {"headers": [["x-execution", str(number)], ["idempotent-replayed", "true"]]}
+    getattr(made, how)(call, number, **change)
+    assert made.rules() == {"wrong-answer"}
+
+
+def test_header_that_nobody_gave_is_found(made):
+    call = made.call()
+    made.returned(call, made.run(call), "x-more: 1")
+    assert made.rules() == {"wrong-answer"}
+
+
+def test_answer_without_execution_is_found(made):
+    call = made.call()
+    number = made.run(call)
+    made.events = [event for event in made.events if event["type"] not in ("execution", "executed")]
+    made.returned(call, number)
+    assert made.rules() == {"no-execution"}
+
+
+def test_success_that_names_no_execution_is_found(made):
+    made.envoys_own(made.call(), 200)
+    assert made.rules() == {"no-execution"}
+
+
+def test_answer_before_its_execution_is_found(made):
+    call, other = made.call(), made.call()
+    number = made.run(other)
+    made.returned(call, number)["at"] = other["at"] + 1
+    assert made.rules() == {"no-execution"}
+
+
+def test_answer_of_another_tenant_is_found(made):
+    _, number = success(made)
+    made.replayed(made.call(tenant="other"), number)
+    assert made.rules() == {"foreign-answer"}
+
+
+def test_same_key_of_two_tenants_passes(made):
+    success(made)
+    success(made, tenant="other")
+    assert made.rules() == set()
+
+
+# --- after-success
+
+
+@pytest.mark.parametrize("code", ["in_progress", "outcome_unknown", "response_unavailable"])
+def test_conflict_after_a_stored_success_is_found(made, code):
+    success(made)
+    made.problem(made.call(), 409, code)
+    assert made.rules() == {"after-success"}
+
+
+def test_conflict_for_a_call_that_began_before_the_success_came_passes(made):
+    call, other = made.call(), made.call()
+    made.returned(call, made.run(call))
+    made.problem(other, 409, "in_progress")
+    assert made.rules() == set()
+
+
+@pytest.mark.parametrize("code", ["in_progress", "outcome_unknown"])
+def test_conflict_after_an_answer_that_says_that_it_is_not_stored_passes(made, code):
+    call = made.call()
+    made.returned(call, made.run(call), "idempotency-stored: false")
+    made.problem(made.call(), 409, code)
+    assert made.rules() == set()
+
+
+def test_conflict_after_an_answer_too_long_to_be_kept_passes(made):
+    call = made.call()
+    made.returned(call, made.run(call, kept=False))
+    made.problem(made.call(), 409, "response_unavailable")
+    assert made.rules() == set()
+
+
+def test_conflict_after_a_replay_is_found(made):
+    call = made.call()
+    number = made.run(call)
+    made.lost(call)
+    made.replayed(made.call(), number)
+    made.problem(made.call(), 409, "outcome_unknown")
+    assert made.rules() == {"after-success"}
+
+
+# --- misuse
+
+
+def test_misuse_that_is_none_is_found(made):
+    made.problem(made.call(), 422, "key_reused")
+    assert made.rules() == {"misuse"}
+
+
+def test_misuse_called_for_the_holder_of_the_key_is_found(made):
+    made.lost(made.call(payload="other"))
+    call = made.call()
+    made.run(call)
+    made.lost(call)
+    made.problem(made.call(), 422, "key_reused")
+    assert made.rules() == {"misuse"}
+
+
+def test_misuse_by_whoever_came_second_passes(made):
+    first, second = made.call(), made.call(payload="other")
+    number = made.run(second)
+    made.problem(first, 422, "key_reused")
+    made.returned(second, number)
+    assert made.rules() == set()
+
+
+@pytest.mark.parametrize("code", ["in_progress", "outcome_unknown"])
+def test_misuse_that_was_not_noticed_is_found(made, code):
+    made.begin(made.call())
+    made.problem(made.call(payload="other"), 409, code)
+    assert made.rules() == {"misuse"}
+
+
+def test_replay_for_another_body_is_found(made):
+    _, number = success(made)
+    made.replayed(made.call(payload="other"), number)
+    assert made.rules() == {"misuse"}
+
+
+def test_execution_for_another_body_is_found(made):
+    call = made.call()
+    made.returned(call, made.run(call, 503))
+    success(made, payload="other")
+    assert made.rules() == {"misuse"}
+
+
+def test_key_given_back_may_be_used_for_another_body(made):
+    call = made.call()
+    made.returned(call, made.run(call, 403))
+    success(made, payload="other")
+    assert made.rules() == set()
+
+
+def test_misuse_by_a_former_holder_passes(made):
+    former = made.call()
+    made.returned(former, made.run(former, 403))
+    holder, again = made.call(payload="other"), made.call()
+    made.problem(again, 422, "key_reused")
+    made.returned(holder, made.run(holder))
+    assert made.rules() == set()
+
+
+# --- the end of a replay
+
+
+def test_replay_of_a_replaced_attempt_is_found(made):
+    slow = made.call(operation="retry")
+    number = made.begin(slow)
+    made.wait(LEASE)
+    again = made.call(operation="retry")
+    made.begin(again)
+    made.end(number)
+    made.lost(slow)
+    made.replayed(made.call(operation="retry"), number)
+    assert "fenced" in made.rules()
+
+
+def test_replay_past_its_life_is_found(made):
+    _, number = success(made, operation="brief")
+    made.wait(BRIEF + 1)
+    made.replayed(made.call(operation="brief"), number)
+    assert made.rules() == {"past-life"}
+
+
+def test_replay_up_to_the_end_of_its_life_passes(made):
+    _, number = success(made, operation="brief")
+    made.wait(BRIEF - 0.1)
+    made.replayed(made.call(operation="brief"), number)
+    assert made.rules() == set()
+
+
+def test_replay_shortly_after_a_bust_passes(made):
+    call, number = success(made)
+    made.about("bust", call)
+    made.wait(CACHE_AGE)
+    made.replayed(made.call(), number)
+    assert made.rules() == set()
+
+
+def test_replay_long_after_a_bust_is_found(made):
+    call, number = success(made)
+    made.about("bust", call)
+    made.wait(CACHE_AGE + 1)
+    made.replayed(made.call(), number)
+    assert made.rules() == {"past-bust"}
+
+
+# --- the end of the run
+
+
+def test_final_answers_pass(made):
+    call, number = success(made)
+    lost = made.call(key="lost")
+    made.run(lost)
+    made.lost(lost)
+    made.quiet()
+    made.final(call, number)
+    made.final(lost, None, "outcome_unknown")
+    made.about("row", call, state="completed", attempt=1)
+    made.about("row", lost, state="unknown", attempt=2)
+    assert made.rules() == set()
+
+
+@pytest.mark.parametrize(
+    "answer", [{"code": None}, {"code": "in_progress"}, {"code": "store_unavailable"}, {"unresolved": True}]
+)
+def test_key_without_a_final_answer_is_found(made, answer):
+    call = made.call()
+    made.lost(call)
+    made.quiet()
+    made.final(call, None, **answer)
+    assert made.rules() == {"unresolved"}
+
+
+def test_key_whose_last_answer_says_to_try_again_is_found(made):
+    call = made.call()
+    number = made.run(call, 503)
+    made.returned(call, number)
+    made.quiet()
+    made.final(call, number, unresolved=True)
+    assert made.rules() == {"unresolved"}
+
+
+def test_stored_success_that_is_gone_at_the_end_is_found(made):
+    call, _ = success(made)
+    made.quiet()
+    made.final(call, None, "outcome_unknown")
+    assert made.rules() == {"after-success"}
+
+
+def test_claim_that_stays_is_found(made):
+    call = made.call()
+    made.lost(call)
+    made.about("row", call, state="in_progress", attempt=1)
+    assert made.rules() == {"stuck-claim"}
+
+
+def test_record_of_nobody_is_found(made):
+    made.add("row", tenant="", operation="mark", key="k", state="completed", attempt=1)
+    assert made.rules() == {"foreign-record"}
+
+
+# --- what a scenario knows
+
+
+def test_met_expectations_pass(made):
+    call, number = success(made)
+    made.quiet()
+    made.final(call, number)
+    made.about("expect", call, executions=1, final="success", never=["idempotency_outcome_unknown"], why="")
+    assert made.rules() == set()
+
+
+@pytest.mark.parametrize(
+    ("expectation", "rule"),
+    [
+        ({"executions": 0}, "expected-executions"),
+        ({"executions": 2}, "expected-executions"),
+        ({"final": "success"}, "expected-final"),
+        ({"never": ["idempotency_outcome_unknown"]}, "expected-never"),
+        ({"never": ["not_stored"]}, "expected-never"),
+    ],
+)
+def test_expectation_that_is_not_met_is_found(made, expectation, rule):
+    call = made.call()
+    made.returned(call, made.run(call), "idempotency-stored: false")
+    made.quiet()
+    made.final(call, None, "outcome_unknown")
+    made.about("expect", call, why="the scenario says so", **expectation)
+    assert made.rules() == {rule}
+
+
+def test_expected_unknown_outcome_that_is_a_success_is_found(made):
+    call, number = success(made)
+    made.about("expect", call, final="unknown", why="")
+    assert made.rules() == {"expected-final"}
+    made.quiet()
+    made.final(call, number)
+    assert made.rules() == {"expected-final"}
+
+
+# --- the tool itself
+
+
+def test_history_that_contradicts_itself_is_refused(made):
+    call = made.call()
+    made.lost(call)
+    made.lost(call)
+    with pytest.raises(Malformed, match="ends twice"):
+        check(made.events)
+
+
+def test_answer_to_no_call_is_refused(made):
+    made.lost({"id": "nobody"})
+    with pytest.raises(Malformed, match="without a beginning"):
+        check(made.events)
+
+
+def test_violation_is_shown_small(made):
+    for _ in range(50):
+        made.lost(made.call())
+    made.run(made.call(), body="x" * 10_000)
+    made.run(made.call())
+    (violation,) = made.violations()
+    text = str(violation)
+    assert "tenant t, operation mark, key k" in text
+    assert text.count("execution") >= 2
+    assert len(text) < 1500
+
+
+def test_command_tells_by_its_exit_code(made, tmp_path):
+    command = [sys.executable, Path(__file__).parent / "check"]
+
+    def run(events: list[dict]) -> tuple[int, str]:
+        path = tmp_path / "history.jsonl"
+        path.write_text("".join(json.dumps(event) + "\n" for event in events))
+        assert load(path) == events
+        done = subprocess.run([*command, path], capture_output=True, text=True, timeout=60, check=False)
+        return done.returncode, done.stdout
+
+    success(made)
+    assert run(made.events) == (0, "0 violations\n")
+    made.run(made.call())
+    code, text = run(made.events)
+    assert code == 1
+    assert text.endswith("1 violations (one-execution)\n")
+    assert run([])[0] == 2
+
+
+def test_work_grows_no_faster_than_the_history():
+    def steps(size: int) -> int:
+        busy = Made()
+        _, number = success(busy)
+        for other in range(size):
+            busy.replayed(busy.call(), number)
+            busy.problem(busy.call(payload=f"other {other}"), 422, "key_reused")
+            busy.lost(busy.call(key=f"key {other}"))
+        lines = 0
+
+        def count(frame, event, argument):
+            nonlocal lines
+            lines += 1
+            return count
+
+        before = sys.gettrace()
+        sys.settrace(count)
+        try:
+            assert check(busy.events) == []
+        finally:
+            sys.settrace(before)
+        return lines
+
+    assert steps(2000) < 12 * steps(200)

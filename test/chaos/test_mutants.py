@@ -1,0 +1,39 @@
+"""The mutants are still what they were made for: each patch applies, and names what must catch it."""
+
+import subprocess
+from pathlib import Path
+
+import pytest
+from mutate import ROOT, Mutant, all_mutants
+
+MUTANTS = all_mutants()
+
+
+def test_every_known_bug_has_a_patch():
+    assert [mutant.name for mutant in MUTANTS] == [
+        "abandoned-claim-kept",
+        "cached-past-bust",
+        "claim-before-sync",
+        "empty-lookup-claimed",
+        "fencing-ignored",
+        "fingerprint-not-compared",
+        "heartbeat-stopped",
+        "local-clock-lease",
+        "release-after-timeout",
+        "stored-after-answer",
+        "tenant-not-in-identity",
+        "unknown-retryable",
+    ]
+
+
+@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
+def test_patch_applies(mutant: Mutant):
+    command = ["git", "apply", "--check", mutant.patch]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
+def test_rule_exists(mutant: Mutant):
+    rules = (Path(__file__).parent / "checker.py").read_text()
+    assert f'"{mutant.rule}"' in rules

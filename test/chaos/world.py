@@ -1,0 +1,158 @@
+"""All servers of a run: Envoys, the store, the upstream, and what stands between them.
+
+    clients ─▶ toxiproxy ─▶ Envoy ─▶ observer ─▶ toxiproxy ─▶ PostgreSQL (a way to each server)
+                              └────▶ observer ─▶ toxiproxy ─▶ upstream
+
+Every Envoy has ways of its own, so each way can be disturbed for one Envoy alone. Two Envoys share a
+PostgreSQL; an SQLite file has one.
+"""
+
+import asyncio
+import json
+import shutil
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+from database import Database
+from gateway import Gateway
+from harness.ports import free_port
+from harness.process import Process, Workspace
+from harness.site import STATES
+from harness.small_disk import SmallDisk
+from harness.toxiproxy import Toxiproxy
+from harness.wait import wait_for
+
+_DISK_MEGABYTES = 64
+_COLUMNS = "tenant, operation, key, state, attempt"
+# A program of its own: the file may be on a disk that this process does not see.
+_READ_FILE = f"""
+import json, sqlite3, sys
+with sqlite3.connect(sys.argv[1], timeout=20) as db:
+    rows = db.execute("SELECT {_COLUMNS} FROM record").fetchall()
+print(json.dumps([[value.decode() if isinstance(value, bytes) else value for value in row] for row in rows]))
+"""
+
+
+class Service:
+    """The upstream (service.py): it may crash and be started again on the same port and log."""
+
+    def __init__(self, workspace: Workspace, seed: int) -> None:
+        self.port = free_port()
+        self.folder = workspace.new_folder("service")
+        self.log = self.folder / "executions.jsonl"
+        self._workspace, self._seed = workspace, seed
+        self.start()
+
+    def start(self) -> None:
+        """Nothing if it runs."""
+        if hasattr(self, "process") and self.process.exit_code is None:
+            return
+        program = Path(__file__).with_name("service.py")
+        self.process = Process(
+            self._workspace,
+            "upstream",
+            [sys.executable, program, str(self.port), self.log, str(self._seed)],
+            self.folder / "service.log",
+        )
+        wait_for(self._answers, "the upstream listens")
+
+    def _answers(self) -> bool:
+        self.process.check_running()
+        try:
+            socket.create_connection(("127.0.0.1", self.port), timeout=1).close()
+        except OSError:
+            return False
+        return True
+
+    def kill9(self) -> None:
+        self.process.kill9()
+
+
+class World:
+    def __init__(
+        self, *, seed: int, store: str, module: Path, pair: bool, small_disk: bool, clock: bool
+    ) -> None:
+        """`pair`: PostgreSQL with a standby. `clock`: the Envoys' clocks can be set."""
+        self.workspace = Workspace()
+        try:
+            self._build(seed, store, module, pair, small_disk, clock)
+        except BaseException:
+            self.workspace.close()
+            raise
+
+    def _build(self, seed: int, store: str, module: Path, pair: bool, small_disk: bool, clock: bool) -> None:
+        module_folder = self.workspace.new_folder("module")
+        # A copy: whoever builds meanwhile does not change the run.
+        shutil.copy(module, module_folder / "libidempotency.so")
+        toxiproxy = Toxiproxy(self.workspace)
+        self.service = Service(self.workspace, seed)
+        self.database: Database | None = None
+        self.disk: SmallDisk | None = None
+        self._file: Path | None = None
+        if store == "postgres":
+            self.database = Database(self.workspace, pair=pair, small_disk=small_disk)
+        else:
+            self.disk = SmallDisk(self.workspace, _DISK_MEGABYTES, (0, 0)) if small_disk else None
+            folder = self.disk.path if self.disk else self.workspace.new_folder("store")
+            self._file = folder / "idempotency.db"
+        self.gateways = [
+            Gateway(
+                number,
+                self.workspace,
+                toxiproxy,
+                module_folder,
+                self.service.port,
+                database=self.database,
+                file=self._file,
+                disk=self.disk,
+                clock=clock,
+            )
+            for number in range(2 if self.database else 1)
+        ]
+
+    async def start(self) -> None:
+        for gateway in self.gateways:
+            for watch in gateway.watches:
+                await watch.start()
+        await asyncio.gather(*(asyncio.to_thread(gateway.start) for gateway in self.gateways))
+
+    async def stop(self) -> None:
+        for gateway in self.gateways:
+            for watch in gateway.watches:
+                await watch.stop()
+        await asyncio.to_thread(self.workspace.close)
+
+    def heal(self) -> None:
+        """Everything runs, every way is free."""
+        self.service.start()
+        if self.database:
+            self.database.start()
+        for gateway in self.gateways:
+            for way in (gateway.front, gateway.to_upstream, *gateway.to_database):
+                way.restore()
+            gateway.resume()
+            gateway.start()
+
+    def rows(self) -> list[dict]:
+        """All records of the store."""
+        if self.database:
+            found = [
+                tuple(bytes(value).decode() for value in row[:3]) + row[3:]
+                for row in self.database.query(f"SELECT {_COLUMNS} FROM idempotency.key")
+            ]
+        else:
+            inside = self.disk.inside if self.disk else ()
+            program = [*inside, sys.executable, "-I", "-c", _READ_FILE, str(self._file)]
+            found = json.loads(subprocess.run(program, check=True, capture_output=True).stdout)
+        names = ("tenant", "operation", "key", "state", "attempt")
+        rows = [dict(zip(names, row, strict=True)) for row in found]
+        return [{**row, "state": STATES[row["state"]]} for row in rows]
+
+    def bust(self, tenant: str, operation: str, key: str) -> None:
+        """An operator forgets a completed record, as docs/operations.md says."""
+        self.database.query(
+            "DELETE FROM idempotency.key WHERE tenant = %s AND operation = %s AND key = %s AND state = 2",
+            *(text.encode() for text in (tenant, operation, key)),
+        )

@@ -1,0 +1,380 @@
+#include "test/fuzz/filter/ledger.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <fmt/format.h>
+#include <utility>
+
+#include "source/protocol/stored_response.h"
+#include "source/protocol/transitions.h"
+
+namespace idempotency::fuzz {
+namespace {
+
+using End = test::ExecutionLog::End;
+
+std::string_view stateName(const Record* record) {
+  return record == nullptr ? "absent" : name(record->state);
+}
+
+const Record* pointer(const std::optional<Record>& record) {
+  return record.has_value() ? &*record : nullptr;
+}
+
+std::string fieldOf(const FieldList& fields, std::string_view name) {
+  const auto found = std::find_if(fields.begin(), fields.end(),
+                                  [&](const auto& field) { return field.first == name; });
+  return found == fields.end() ? "" : found->second;
+}
+
+}  // namespace
+
+void violated(const std::string& what) {
+  std::fprintf(stderr, "does not hold: %s\n", what.c_str());
+  std::abort();
+}
+
+Ledger::Ledger(const test::FakeDatabase& database) : database_(database) {
+  for (size_t key = 0; key < KeyCount; ++key) {
+    histories_[{Tenant, Operation, keyName(key)}];
+  }
+  log_.excuseWhere([this](const std::string& life) { return excused_.contains(life); });
+}
+
+// --- Claims
+
+const Claimant* Ledger::actsFor(const Claimant* who) {
+  return std::exchange(acting_, who);
+}
+
+void Ledger::onAttempt(Attempt attempt) {
+  if (acting_ != nullptr) {
+    runs_[attempt].who = *acting_;
+  }
+}
+
+std::string Ledger::lifeName(const Run& run) {
+  return fmt::format("{} in life {}", run.who.identity.key, run.life);
+}
+
+void Ledger::begins(Attempt attempt, uint64_t exchange) {
+  const auto found = runs_.find(attempt);
+  if (found == runs_.end() || !found->second.claimed) {
+    violated(fmt::format("request {} goes on without a durable claim", exchange));
+  }
+  Run& run = found->second;
+  if (run.who.exchange != exchange || run.truth != Truth::NotBegun) {
+    violated(fmt::format("request {} goes on under the claim of another", exchange));
+  }
+  if (run.over && !jumped_) {
+    violated(fmt::format("request {} goes on after its claim is over", exchange));
+  }
+  run.truth = Truth::Running;
+  run.execution = log_.begin(lifeName(run), run.who.request.body);
+  if (const auto violations = log_.violations(); !violations.empty()) {
+    violated(violations.front());
+  }
+}
+
+void Ledger::goesOn(Attempt attempt, uint64_t exchange) {
+  Run& run = runs_.at(attempt);
+  run.who.exchange = exchange;
+  run.truth = Truth::Running;
+}
+
+void Ledger::ends(Attempt attempt, Truth truth, std::optional<WholeAnswer> answer) {
+  Run& run = runs_.at(attempt);
+  run.truth = truth;
+  run.answer = std::move(answer);
+  const bool may_run_again = allowsRelease(truth, run.answer) || allowsFailure(truth, run.answer);
+  log_.end(lifeName(run), run.execution, may_run_again ? End::Retryable : End::Final);
+}
+
+// --- Records
+
+std::optional<Record> Ledger::find(const Identity& identity) const {
+  LookUpResult result = database_.lookUp(identity);
+  auto* const found = std::get_if<Record>(&result);
+  return found == nullptr ? std::nullopt : std::optional(std::move(*found));
+}
+
+void Ledger::look() {
+  ++looks_;
+  for (auto& [identity, history] : histories_) {
+    std::optional<Record> now = find(identity);
+    compare(identity, history, now);
+    if (now.has_value()) {
+      note(history, *now);
+    }
+    history.seen = std::move(now);
+  }
+}
+
+void Ledger::note(History& history, const Record& now) const {
+  history.held_by[now.attempt] = looks_;
+  if (now.past_life) {
+    history.past_life = looks_;
+  }
+  switch (now.state) {
+    case RecordState::InProgress:
+      (now.lease_alive ? history.in_progress : history.unknown) = looks_;
+      return;
+    case RecordState::Unknown:
+      history.unknown = looks_;
+      return;
+    case RecordState::Completed:
+      if (!now.response.has_value()) {
+        history.without_response = looks_;
+      }
+      return;
+    case RecordState::FailedRetryable:
+    case RecordState::Expired:
+      return;
+  }
+}
+
+void Ledger::compare(const Identity& identity, History& history, const std::optional<Record>& now) {
+  const std::optional<Record>& before = history.seen;
+  if (now.has_value() && (!before.has_value() || before->attempt != now->attempt)) {
+    const auto run = runs_.find(now->attempt);
+    if (run == runs_.end() || run->second.who.identity != identity || run->second.claimed) {
+      violated(fmt::format("{} has an attempt that nobody asked for", identity.key));
+    }
+    onClaimed(history, *now);
+    if (now->state != RecordState::InProgress) {  // Claimed and ended in one step.
+      onEnded(history, run->second, true, &*now);
+    }
+  } else if (before.has_value() && (!now.has_value() || before->state != now->state)) {
+    onMoved(history, *before, pointer(now));
+  }
+}
+
+void Ledger::onClaimed(History& history, const Record& now) {
+  Run& run = runs_.at(now.attempt);
+  if (history.seen.has_value()) {
+    checkReclaim(run, *history.seen);
+  }
+  const StoreTime time = database_.now();
+  if (now.expires_at != time + Life) {
+    violated("a claim does not live as long as its policy says");
+  }
+  if (time >= history.life_ends) {
+    ++history.life;
+  }
+  history.life_ends = now.expires_at;
+  history.claims.push_back(now.attempt);
+  run.claimed = true;
+  run.life = history.life;
+  run.expires_at = now.expires_at;
+}
+
+void Ledger::checkReclaim(const Run& run, const Record& before) {
+  Run& earlier = runs_.at(before.attempt);
+  const std::string& key = run.who.identity.key;
+  const bool same = sameRequest(run.who.request, earlier.who.request);
+  const bool past_life = before.expires_at <= database_.now();
+  switch (before.state) {
+    case RecordState::Unknown:
+      violated(fmt::format("{} is claimed although its outcome is unknown", key));
+    case RecordState::Completed:
+    case RecordState::Expired:
+      if (!past_life || run.who.route->gone) {
+        violated(fmt::format("{} is claimed although it is completed", key));
+      }
+      break;
+    case RecordState::FailedRetryable:
+      if (!past_life && !same) {
+        violated(fmt::format("{} is claimed by another request", key));
+      }
+      break;
+    case RecordState::InProgress:
+      if (before.lease_alive || !run.who.route->retries_lease || !same) {
+        violated(fmt::format("{} is claimed although another request holds it", key));
+      }
+      earlier.over = true;
+      earlier.lost = true;
+      excuse(earlier);
+      break;
+  }
+}
+
+void Ledger::onMoved(History& history, const Record& before, const Record* now) {
+  const bool past_life = before.expires_at <= database_.now();
+  switch (before.state) {
+    case RecordState::InProgress:
+      return onEnded(history, runs_.at(before.attempt), before.lease_alive, now);
+    case RecordState::Completed:
+    case RecordState::FailedRetryable:
+      if (past_life && (now == nullptr || now->state == RecordState::Expired)) {
+        return;
+      }
+      break;
+    case RecordState::Unknown:
+      if (past_life && now != nullptr && now->tombstone == Tombstone::Abandoned) {
+        return;
+      }
+      break;
+    case RecordState::Expired:
+      if (now == nullptr) {
+        return;
+      }
+      break;
+  }
+  violated(fmt::format("a record went from {} to {}", name(before.state), stateName(now)));
+}
+
+// The attempt is over: what is written must be what happened, unless its lease ran out.
+void Ledger::onEnded(History& history, Run& run, bool lease_alive, const Record* now) {
+  run.over = true;
+  if (now == nullptr) {
+    run.settled = allowsRelease(run.truth, run.answer);
+  } else if (now->state == RecordState::FailedRetryable) {
+    run.settled = allowsRelease(run.truth, run.answer) || allowsFailure(run.truth, run.answer);
+    run.lost = !run.settled && !lease_alive && run.who.route->retries_lease;
+    if (run.lost) {
+      excuse(run);
+    }
+  } else if (now->state == RecordState::Unknown) {
+    run.settled = allowsUnknown(run.truth, run.answer);
+    run.lost = !run.settled && !lease_alive;
+  } else if (now->state == RecordState::Completed) {
+    run.settled = allowsCompletion(run.truth, run.answer);
+    checkCompleted(history, run, *now);
+  }
+  if (!run.settled && !run.lost) {
+    violated(fmt::format("{}: a claim ends as {}, and the attempt is {}", run.who.identity.key,
+                         stateName(now), name(run.truth)));
+  }
+}
+
+void Ledger::checkCompleted(History& history, Run& run, const Record& now) {
+  if (!run.settled) {
+    return;
+  }
+  if (now.tombstone != run.answer->tombstone || now.status != run.answer->response.status) {
+    violated(fmt::format("{}: stored with tombstone {} and status {}, not {} and {}",
+                         run.who.identity.key, static_cast<int>(now.tombstone), now.status,
+                         static_cast<int>(run.answer->tombstone), run.answer->response.status));
+  }
+  if (now.tombstone != Tombstone::None) {
+    return;
+  }
+  const auto response = parseResponse(now.response.value_or(""));
+  if (!response.ok() || *response != run.answer->response) {
+    violated(fmt::format("{}: what is stored is not what was answered", run.who.identity.key));
+  }
+  history.stored.push_back(now.attempt);
+}
+
+// --- What clients get
+
+namespace {
+
+bool isOurs(std::string_view name) {
+  return name == ":status" || name == "content-length" || name == "idempotent-replayed" ||
+         name == "idempotency-key-expires" || name == "access-control-expose-headers";
+}
+
+bool isReplayOf(const StoredResponse& stored, const fake::Reply& reply) {
+  FieldList headers = reply.headers;
+  std::erase_if(headers, [](const auto& field) { return isOurs(field.first); });
+  const bool bodiless = stored.status == 204;
+  const std::string length = fieldOf(reply.headers, "content-length");
+  return static_cast<int>(reply.code) == stored.status && headers == stored.headers &&
+         reply.body == (bodiless ? "" : stored.body) &&
+         reply.trailers == (bodiless ? FieldList() : stored.trailers) &&
+         (length.empty() || length == std::to_string(reply.body.size())) &&
+         fieldOf(reply.headers, "idempotent-replayed") == "true";
+}
+
+}  // namespace
+
+void Ledger::checkReplay(const Claimant& who, const fake::Reply& reply) {
+  History& history = histories_.at(who.identity);
+  const auto& stored = history.stored;
+  const auto found = std::find_if(stored.begin(), stored.end(), [&](Attempt attempt) {
+    return isReplayOf(runs_.at(attempt).answer->response, reply);
+  });
+  if (found == stored.end()) {
+    violated(fmt::format("request {} gets a replay of what is not stored", who.exchange));
+  }
+  const Run& run = runs_.at(*found);
+  if (!sameRequest(run.who.request, who.request)) {
+    violated(fmt::format("request {} gets the replay of another request", who.exchange));
+  }
+  const auto place = static_cast<size_t>(found - stored.begin());
+  if (!jumped_ && (run.expires_at <= who.came_at || place < history.replayed)) {
+    violated(fmt::format("request {} gets a replay past its life", who.exchange));
+  }
+  history.replayed = std::max(history.replayed, place);
+}
+
+bool Ledger::isSettled(Attempt attempt) const {
+  const Run& run = runs_.at(attempt);
+  const std::optional<Record>& record = histories_.at(run.who.identity).seen;
+  if (run.settled || !record.has_value() || record->attempt != attempt) {
+    return run.settled;
+  }
+  return (record->state == RecordState::Unknown && allowsUnknown(run.truth, run.answer)) ||
+         (record->state == RecordState::FailedRetryable && allowsFailure(run.truth, run.answer));
+}
+
+bool Ledger::hasReason(const Claimant& who, Problem problem) const {
+  const History& history = histories_.at(who.identity);
+  if (problem == Problem::KeyReused) {
+    return std::any_of(history.held_by.begin(), history.held_by.end(), [&](const auto& entry) {
+      const auto& [attempt, when] = entry;
+      return when >= who.came && !sameRequest(runs_.at(attempt).who.request, who.request);
+    });
+  }
+  if (problem == Problem::InProgress || problem == Problem::Accepted) {
+    return history.in_progress >= who.came;
+  }
+  if (problem == Problem::OutcomeUnknown) {
+    return history.unknown >= who.came;
+  }
+  if (problem == Problem::ResponseUnavailable) {
+    return history.without_response >= who.came;
+  }
+  return problem == Problem::KeyExpired && history.past_life >= who.came && who.route->gone;
+}
+
+// --- The end
+
+void Ledger::checkLeases() const {
+  for (const auto& [identity, history] : histories_) {
+    const std::optional<Record>& record = history.seen;
+    if (record.has_value() && record->state == RecordState::InProgress && !record->lease_alive &&
+        runs_.at(record->attempt).truth == Truth::Running) {
+      violated(fmt::format("{}: a lease runs out while its request runs", identity.key));
+    }
+  }
+}
+
+bool Ledger::hasClaim() const {
+  return std::any_of(histories_.begin(), histories_.end(), [](const auto& entry) {
+    const std::optional<Record>& record = entry.second.seen;
+    return record.has_value() && record->state == RecordState::InProgress;
+  });
+}
+
+bool Ledger::wasAsked(size_t key) const {
+  return std::any_of(runs_.begin(), runs_.end(), [&](const auto& entry) {
+    return entry.second.who.identity.key == keyName(key);
+  });
+}
+
+bool Ledger::isFree(size_t key) const {
+  const History& history = histories_.at({Tenant, Operation, keyName(key)});
+  Run any;
+  any.who.identity.key = keyName(key);
+  any.life = history.life;
+  // Whose lease ran out before it began is taken for one that may have run.
+  const bool lost = std::any_of(history.claims.begin(), history.claims.end(), [&](Attempt attempt) {
+    return runs_.at(attempt).lost && runs_.at(attempt).life == history.life;
+  });
+  return !lost && log_.isFree(lifeName(any));
+}
+
+}  // namespace idempotency::fuzz
