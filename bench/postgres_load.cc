@@ -1,10 +1,12 @@
 // Drives a PostgresStore as hard as it can for a while and prints one number: operations (or
-// microseconds for each, in mode `lone`), to be compared with what pgbench does on the same server.
+// microseconds for each, in modes `lone` and `claim_p50`), to be compared with what pgbench does on
+// the same server, or with a server that holds more.
 //
 //   postgres_load CONNINFO MODE SECONDS IN_FLIGHT PREFIX
 //
 // MODE: lives (claim and completion with 1 KiB), claims, lone (one life at a time), seed (as many
-// lives as `duplicates` asks for), duplicates (claims of keys that PREFIX's `seed` completed).
+// lives as `duplicates` asks for), duplicates (claims of keys that PREFIX's `seed` completed),
+// claim_p50 (the median time of a claim; its keys fall anywhere among those that are stored).
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
@@ -17,7 +19,9 @@
 #include <random>
 #include <string>
 #include <thread>
+#include <vector>
 
+#include "bench/ratio.h"
 #include "source/store/postgres/postgres_store.h"
 
 namespace idempotency {
@@ -49,6 +53,7 @@ public:
   uint64_t done() const { return done_; }
   uint64_t failed() const { return failed_; }
   std::string reason() const { return reason_; }
+  double medianTime() const { return bench::median(times_); }
 
 private:
   Deadline deadline() const { return Clock::now() + 10s; }
@@ -64,17 +69,26 @@ private:
     }
     ClaimRequest request;
     const bool duplicates = mode_ == "duplicates";
-    request.identity = {"tenant", "create-payment",
-                        fmt::format("{}-{:027}", prefix_,
-                                    duplicates        ? number * 7919 % DuplicateKeys
-                                    : mode_ == "seed" ? number
-                                                      : number * Spread)};
+    request.identity = {"tenant", "create-payment", key(number)};
     request.fingerprint = std::string(33, 'f');
     request.attempt = newAttempt();
     const ClaimRef ref{request.identity, request.attempt};
-    store_.claim(std::move(request), deadline(), [this, ref, duplicates](ClaimResult result) {
-      onClaim(ref, duplicates, std::move(result));
-    });
+    const auto start = Clock::now();
+    store_.claim(
+        std::move(request), deadline(), [this, ref, duplicates, start](ClaimResult result) {
+          times_.push_back(std::chrono::duration<double, std::micro>(Clock::now() - start).count());
+          onClaim(ref, duplicates, std::move(result));
+        });
+  }
+
+  std::string key(uint64_t number) const {
+    if (mode_ == "claim_p50") {
+      return fmt::format("{:016x}-{}", number * Spread, prefix_);
+    }
+    return fmt::format("{}-{:027}", prefix_,
+                       mode_ == "duplicates" ? number * 7919 % DuplicateKeys
+                       : mode_ == "seed"     ? number
+                                             : number * Spread);
   }
 
   void onClaim(const ClaimRef& ref, bool duplicates, ClaimResult result) {
@@ -87,7 +101,7 @@ private:
                               ? std::get<Unavailable>(result).reason
                               : fmt::format("result {}", result.index()));
     }
-    if (duplicates || mode_ == "claims") {
+    if (duplicates || mode_ == "claims" || mode_ == "claim_p50") {
       return count(true, "");
     }
     CompleteRequest complete;
@@ -139,7 +153,8 @@ private:
   std::atomic<uint64_t> count_{0};
   std::atomic<uint64_t> done_{0};
   std::atomic<uint64_t> failed_{0};
-  std::string reason_;  // Of one that failed; written on the store's thread.
+  std::string reason_;         // Of one that failed; written on the store's thread.
+  std::vector<double> times_;  // Of claims, in microseconds; likewise.
   std::mutex mutex_;
   std::condition_variable ended_;
   std::condition_variable turn_;
@@ -185,7 +200,9 @@ int run(int count, char** words) {
   std::fprintf(stderr, "%.1f operations in a batch\n",
                static_cast<double>(stats.operations) / static_cast<double>(stats.batches));
   const double done = static_cast<double>(load.done());
-  std::printf("%.3f\n", mode == "lone" ? seconds * 1e6 / done : done / seconds);
+  std::printf("%.3f\n", mode == "lone"        ? seconds * 1e6 / done
+                        : mode == "claim_p50" ? load.medianTime()
+                                              : done / seconds);
   return 0;
 }
 

@@ -25,12 +25,14 @@ import tempfile
 import time
 from collections.abc import Callable
 
+from suite.plain_life import CLAIM, CLIENTS, life
+
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-LOAD = ROOT / "bazel-bin" / "bench" / "postgres_load"
-CTL = ROOT / "bazel-bin" / "source" / "cli" / "idempotencyctl"
+BUILT = ROOT / ".cache" / "bazel-opt" / "bin"
+LOAD = BUILT / "bench" / "postgres_load"
+CTL = BUILT / "source" / "cli" / "idempotencyctl"
 SERVER = pathlib.Path("/usr/lib/postgresql/15/bin")
 LOAD_BEFORE = f"{os.getloadavg()[0]:.1f}"
-CLIENTS = 32
 IN_FLIGHT = 64
 # The store asks for duplicates among so many (bench/postgres_load.cc), and so does pgbench.
 DUPLICATES = 10_000
@@ -45,26 +47,6 @@ SETTINGS = {
     "checkpoint_timeout": "1h",
 }
 
-# The statements of source/store/postgres/statements.cc for a single record, with pgbench's variables. Keys
-# are as long as those of postgres_load, and as random.
-KEY = "convert_to('plain-' || lpad(:attempt::int8::text, 27, '0'), 'UTF8')"
-CLAIM = f"""
-INSERT INTO idempotency.key (tenant, operation, key, attempt, state, on_lease_expired, fingerprint,
- lease_until, expires_at, reap_at, claimed_at, created_at)
- VALUES ('tenant'::bytea, 'create-payment'::bytea, {KEY},
- :attempt::int8, 1, 0::int2, '{"f" * 33}'::bytea, now() + 30000 * interval '1 ms',
- now() + 86400000 * interval '1 ms', now() + 86400000 * interval '1 ms', now(), now())
- ON CONFLICT (tenant, operation, key) DO NOTHING RETURNING expires_at;
-"""
-COMPLETE = f"""
-WITH done AS (UPDATE idempotency.key SET state = 2, status = 201::int2, tombstone = 0,
- response_schema = 1::int2, completed_at = now()
- WHERE tenant = 'tenant'::bytea AND operation = 'create-payment'::bytea AND key = {KEY}
- AND attempt = :attempt::int8 AND state = 1 RETURNING attempt, expires_at)
- INSERT INTO idempotency.response (attempt, expires_at, body)
- SELECT attempt, expires_at, '{"r" * 1024}'::bytea FROM done;
-"""
-NEW = "\\set attempt random(1, 9223372036854775807)\n"
 LOOK_UP = f"""\\set number random(0, {DUPLICATES - 1})
 SELECT attempt, expires_at, state, fingerprint, recovery_point, lease_until, created_at, completed_at,
  reconcile_after, dead_letter, last_error, status, tombstone, response_schema, now() FROM idempotency.key
@@ -73,7 +55,7 @@ SELECT attempt, expires_at, state, fingerprint, recovery_point, lease_until, cre
 SELECT body, attempt FROM idempotency.response WHERE attempt = :attempt::int8
  AND expires_at = :expires_at::timestamptz;
 """
-SCRIPTS = {"lives": NEW + CLAIM + COMPLETE, "claims": NEW + CLAIM, "lookups": LOOK_UP}
+SCRIPTS = {"lives": life(1024), "claims": CLAIM, "lookups": LOOK_UP}
 
 
 class Server:
