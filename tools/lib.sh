@@ -7,7 +7,6 @@ print_usage() { sed -n '2,/^$/s/^# \{0,1\}//p' "$1"; }
 # The module as users run it, optimised, at a path that no other build touches.
 # shellcheck disable=SC2034
 MODULE_FOLDER=.cache/bazel-opt/bin/source
+MODULE_OPTIONS=(--config=opt --symlink_prefix=.cache/bazel-opt/)
 # More targets may be named, for tests.
-build_module() {
-  bazel build --config=opt --symlink_prefix=.cache/bazel-opt/ //source:libidempotency.so "$@"
-}
+build_module() { bazel build "${MODULE_OPTIONS[@]}" //source:libidempotency.so "$@"; }
