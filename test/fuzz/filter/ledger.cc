@@ -67,13 +67,25 @@ void Ledger::begins(Attempt attempt, uint64_t exchange) {
   if (run.who.exchange != exchange || run.truth != Truth::NotBegun) {
     violated(fmt::format("request {} goes on under the claim of another", exchange));
   }
-  if (run.over && !jumped_) {
-    violated(fmt::format("request {} goes on after its claim is over", exchange));
+  if (run.over) {
+    beginsTooLate(run, exchange);
   }
   run.truth = Truth::Running;
   run.execution = log_.begin(lifeName(run), run.who.request.body);
   if (const auto violations = log_.violations(); !violations.empty()) {
     violated(violations.front());
+  }
+}
+
+// What was written of it as of one that never began does not hold any more.
+void Ledger::beginsTooLate(Run& run, uint64_t exchange) {
+  if (!jumped_) {
+    violated(fmt::format("request {} goes on after its claim is over", exchange));
+  }
+  run.settled = false;
+  run.lost = true;
+  if (run.who.route->retries_lease) {
+    excuse(run);
   }
 }
 

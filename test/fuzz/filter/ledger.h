@@ -112,6 +112,7 @@ private:
   void note(History& history, const Record& now) const;
   void compare(const Identity& identity, History& history, const std::optional<Record>& now);
   void onClaimed(History& history, const Record& now);
+  void beginsTooLate(Run& run, uint64_t exchange);
   void checkReclaim(const Run& run, const Record& before);
   void onMoved(History& history, const Record& before, const Record* now);
   void onEnded(History& history, Run& run, bool lease_alive, const Record* now);
