@@ -39,4 +39,10 @@ struct Record {
   std::optional<std::string> response;  // Bytes as given to complete(); none with a tombstone.
 };
 
+// Whether a record that is in progress no more is where a write of its own attempt leads to. A
+// record that the reaper gave up is not: it holds nothing of what the attempt would write.
+inline bool isReached(RecordState wanted, RecordState state, Tombstone tombstone) {
+  return state == wanted && tombstone != Tombstone::Abandoned;
+}
+
 }  // namespace idempotency

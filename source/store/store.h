@@ -105,7 +105,8 @@ enum class WriteOutcome : uint8_t {
   InDoubt,      // Perhaps written. Writes are safe to repeat: they name the attempt.
   Fenced,  // The record is not this attempt's any more, or not in progress: nothing was changed.
   // Durable. Also when the record already is in the state that this write leads to, by this attempt
-  // (an earlier try, or the upstream's own transaction): its content then stays as it is.
+  // (an earlier try, or the upstream's own transaction): its content then stays as it is. A record
+  // that was given up meanwhile is none such.
   Done,
 };
 struct WriteResult {

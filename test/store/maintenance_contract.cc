@@ -196,6 +196,8 @@ TEST_P(MaintenanceContractTest, AbandonedRecordEndsAsFailedBeforeItGoes) {
   EXPECT_TRUE(record.past_life);
   EXPECT_FALSE(record.response.has_value());
   EXPECT_EQ(audited(*rig_, AuditAction::GiveUp, ref.identity), 1U);
+  // What was given up is not what a late attempt would have stored.
+  EXPECT_EQ(complete(completeRequest(ref, "late")), WriteOutcome::Fenced);
   result = reap();
   EXPECT_EQ(result.to_failed, 0U);
   EXPECT_EQ(result.deleted, 1U);

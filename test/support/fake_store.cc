@@ -164,7 +164,8 @@ WriteResult FakeDatabase::write(const ClaimRef& claim, RecordState to,
     change(*row);
     return written(WriteOutcome::Done);
   }
-  return written(row->record.state == to ? WriteOutcome::Done : WriteOutcome::Fenced);
+  return written(isReached(to, row->record.state, row->record.tombstone) ? WriteOutcome::Done
+                                                                         : WriteOutcome::Fenced);
 }
 
 WriteResult FakeDatabase::complete(const CompleteRequest& request) {

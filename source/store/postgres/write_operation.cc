@@ -137,8 +137,9 @@ WriteOutcome WriteOperation::judge(const Rows& rows) const {
     return release ? WriteOutcome::Done : WriteOutcome::Fenced;
   }
   const auto wanted = std::visit([](const auto& request) { return target(request); }, request_);
-  const auto state = static_cast<RecordState>(rows.int16(0, KeyColumn::State));
-  return rows.int64(0, KeyColumn::Attempt) == claim().attempt && wanted == state
+  const Record found = readRecord(rows, 0);
+  return found.attempt == claim().attempt && wanted.has_value() &&
+                 isReached(*wanted, found.state, found.tombstone)
              ? WriteOutcome::Done
              : WriteOutcome::Fenced;
 }

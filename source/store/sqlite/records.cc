@@ -276,7 +276,8 @@ std::optional<Records::Claim> Records::findClaim(const ClaimRef& claim) {
   return Claim{.id = row.integer(0),
                .state = toState(row.integer(1)),
                .attempt = row.integer(2),
-               .reclaimed = row.integer(3) != 0};
+               .reclaimed = row.integer(3) != 0,
+               .tombstone = static_cast<Tombstone>(row.integer(4))};
 }
 
 std::optional<WriteOutcome> Records::judge(const std::optional<Claim>& found, const ClaimRef& claim,
@@ -287,7 +288,7 @@ std::optional<WriteOutcome> Records::judge(const std::optional<Claim>& found, co
   if (found->state == RecordState::InProgress) {
     return std::nullopt;
   }
-  return found->state == to ? WriteOutcome::Done : WriteOutcome::Fenced;
+  return isReached(to, found->state, found->tombstone) ? WriteOutcome::Done : WriteOutcome::Fenced;
 }
 
 bool Records::complete(int64_t id, const CompleteRequest& request) {

@@ -65,6 +65,7 @@ private:
     RecordState state = RecordState::Unknown;
     Attempt attempt = 0;
     bool reclaimed = false;
+    Tombstone tombstone = Tombstone::None;
   };
   // A row for the background jobs.
   struct Due {

@@ -32,7 +32,7 @@ constexpr std::string_view text(Sql sql) {
              "ON response.id = record.id AND response.attempt = record.attempt "
              "WHERE tenant = ?1 AND operation = ?2 AND key = ?3";
     case Sql::FindClaim:
-      return "SELECT id, state, attempt, reclaimed FROM record "
+      return "SELECT id, state, attempt, reclaimed, tombstone FROM record "
              "WHERE tenant = ?1 AND operation = ?2 AND key = ?3";
     case Sql::Reclaim:
       return "UPDATE record SET fingerprint = ?2, state = 1, attempt = ?3, reclaimed = ?4, "
