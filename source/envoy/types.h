@@ -35,7 +35,7 @@ inline std::string_view toView(raw::Bytes bytes) {
 // stay alive until the call returns (Envoy copies), one that comes from Envoy dies with the hook or
 // with the next change of its map.
 struct Field : raw::Field {
-  Field() : raw::Field{nullptr, 0, nullptr, 0} {}
+  Field() = default;
   Field(std::string_view n, std::string_view v)
       : raw::Field{n.data(), n.size(), v.data(), v.size()} {}
   std::string_view nameView() const { return toView({name, name_size}); }

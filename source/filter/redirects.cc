@@ -13,13 +13,14 @@ constexpr std::chrono::seconds Patience{5};
 }  // namespace
 
 void Redirects::give(HeldClaim claim, Deadline now) {
+  const Deadline until = now + Patience;
   {
     const std::lock_guard lock(mutex_);
     const Attempt attempt = claim.ref.attempt;
-    entries_.insert_or_assign(attempt, Entry{std::move(claim), now + Patience});
+    entries_.insert_or_assign(attempt, Entry{std::move(claim), until});
     size_ = entries_.size();
   }
-  wake();
+  wakeBy(until);
 }
 
 std::optional<HeldClaim> Redirects::take(Attempt attempt) {

@@ -27,19 +27,19 @@ const ClaimRef& claimOf(const Ending& ending) {
 void Settler::settle(SettleRequest request, Deadline now) {
   const auto entry = std::make_shared<Entry>();
   entry->request = std::move(request);
+  const Deadline by = entry->request.report_by;
   bool wake_timer = false;
   {
     const std::lock_guard lock(mutex_);
     ++size_;
     entry->reported = entry->request.report == nullptr;
     if (!entry->reported) {
-      const Deadline by = entry->request.report_by;
       entry->report_item = agenda_.emplace(by, std::pair(entry, Due::Report));
       wake_timer = wakesBefore(by);
     }
   }
   if (wake_timer) {
-    wake();
+    wakeBy(by);
   }
   write(entry, now);
 }
@@ -114,7 +114,8 @@ void Settler::onFailure(const EntryPtr& entry, const std::string& reason) {
   const Deadline now = std::chrono::steady_clock::now();
   entry->backoff = std::clamp(entry->backoff * 2, FirstBackoff, LongestBackoff);
   const uint64_t bytes = bytesOf(entry->request.ending);
-  bool again = now + entry->backoff < entry->request.until;
+  const Deadline next_try = now + entry->backoff;
+  bool again = next_try < entry->request.until;
   bool wake_timer = false;
   {
     const std::lock_guard lock(mutex_);
@@ -122,14 +123,14 @@ void Settler::onFailure(const EntryPtr& entry, const std::string& reason) {
     if (again) {
       entry->waiting_bytes = bytes;
       waiting_bytes_ += bytes;
-      agenda_.emplace(now + entry->backoff, std::pair(entry, Due::Retry));
-      wake_timer = wakesBefore(now + entry->backoff);
+      agenda_.emplace(next_try, std::pair(entry, Due::Retry));
+      wake_timer = wakesBefore(next_try);
     }
   }
   if (!again) {
     end(entry, Settled::Never, reason);
   } else if (wake_timer) {
-    wake();
+    wakeBy(next_try);
   }
 }
 

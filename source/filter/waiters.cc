@@ -34,6 +34,7 @@ bool hasChanged(const LookUpResult& result, Attempt seen) {
 Waiters::Ticket Waiters::add(const Identity& identity, Attempt seen, Deadline now, Deadline until,
                              std::function<void()> wake_waiter) {
   Ticket ticket = 0;
+  Deadline next = until;
   {
     const std::lock_guard lock(mutex_);
     ticket = ++last_ticket_;
@@ -43,9 +44,10 @@ Waiters::Ticket Waiters::add(const Identity& identity, Attempt seen, Deadline no
       group.interval = FirstInterval;
       group.next_poll = now + FirstInterval;
     }
+    next = std::min(next, group.next_poll);
     group.waiters.push_back(Waiter{ticket, seen, until, std::move(wake_waiter)});
   }
-  wake();
+  wakeBy(next);
   return ticket;
 }
 

@@ -35,21 +35,19 @@ std::shared_ptr<Heartbeat> Heartbeat::create(Store& store,
 
 void Heartbeat::add(ClaimRef claim, milliseconds lease, Deadline claimed,
                     std::function<void()> fenced) {
-  bool first = false;
+  Deadline next_beat{};
   {
     const std::lock_guard lock(mutex_);
     Group& group = groups_[lease];
-    first = group.claims.empty() && group.calls == 0;
-    if (first) {
+    if (group.claims.empty() && group.calls == 0) {
       group.next_beat = claimed + period(lease);
     }
+    next_beat = group.next_beat;
     leases_[claim.attempt] = lease;
     group.claims[claim.attempt] = {
         .identity = std::move(claim.identity), .renewed = claimed, .fenced = std::move(fenced)};
   }
-  if (first) {
-    wake();
-  }
+  wakeBy(next_beat);
 }
 
 void Heartbeat::remove(Attempt attempt) {

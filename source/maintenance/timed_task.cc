@@ -1,24 +1,32 @@
 #include "source/maintenance/timed_task.h"
 
+#include <algorithm>
+#include <chrono>
+
 namespace idempotency {
 
-void Waker::wake() {
+void Waker::wakeBy(Deadline time) {
   {
     const std::lock_guard lock(mutex_);
-    woken_ = true;
+    if (wakes_at_ <= time) {
+      return;
+    }
+    wakes_at_ = time;
   }
   changed_.notify_one();
 }
 
 void Waker::waitUntil(Deadline time) {
   std::unique_lock lock(mutex_);
-  const auto woken = [this] { return woken_; };
-  if (time == Deadline::max()) {
-    changed_.wait(lock, woken);
-  } else {
-    changed_.wait_until(lock, time, woken);
+  wakes_at_ = std::min(wakes_at_, time);
+  while (std::chrono::steady_clock::now() < wakes_at_) {
+    if (wakes_at_ == Deadline::max()) {
+      changed_.wait(lock);
+    } else {
+      changed_.wait_until(lock, Deadline(wakes_at_));
+    }
   }
-  woken_ = false;
+  wakes_at_ = Deadline::max();
 }
 
 void TimedTask::attach(std::shared_ptr<Waker> waker) {
@@ -26,14 +34,14 @@ void TimedTask::attach(std::shared_ptr<Waker> waker) {
   waker_ = std::move(waker);
 }
 
-void TimedTask::wake() const {
+void TimedTask::wakeBy(Deadline time) const {
   std::shared_ptr<Waker> waker;
   {
     const std::lock_guard lock(mutex_);
     waker = waker_;
   }
   if (waker != nullptr) {
-    waker->wake();
+    waker->wakeBy(time);
   }
 }
 

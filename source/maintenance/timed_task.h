@@ -12,14 +12,17 @@ namespace idempotency {
 // Wakes whoever waits for the time to pass. May outlive both sides. Any thread.
 class Waker {
 public:
-  void wake();
-  // Until somebody wakes, or has done so since the last wait, or it is that time.
+  void wake() { wakeBy(Deadline::min()); }
+  // At that time at the latest. Costs no call of the kernel where it is so already.
+  void wakeBy(Deadline time);
+  // Until that time, or until somebody wakes; what was asked for since the last wait counts.
   void waitUntil(Deadline time);
 
 private:
   std::mutex mutex_;
   std::condition_variable changed_;
-  bool woken_ = false;  // Guarded by mutex_.
+  // When the present wait ends, or the next one at the latest. Guarded by mutex_.
+  Deadline wakes_at_ = Deadline::max();
 };
 
 // Something that has things to do now and then. It knows no clock: a TimerThread, or a test, tells
@@ -31,12 +34,13 @@ public:
   // Does what is due, without blocking; when it wants to be called next. One thread at a time.
   virtual Deadline onTime(Deadline now) = 0;
 
-  // Whom to wake when something has happened that makes a call worth while at once.
+  // Whom to wake when something has happened that makes an earlier call worth while.
   void attach(std::shared_ptr<Waker> waker);
 
 protected:
-  // Any thread.
-  void wake() const;
+  // Any thread. Wants to be called at once, or at that time at the latest.
+  void wake() const { wakeBy(Deadline::min()); }
+  void wakeBy(Deadline time) const;
 
 private:
   mutable std::mutex mutex_;

@@ -23,11 +23,26 @@ public:
     return interval_ == 0ms ? Deadline::max() : now + interval_;
   }
   void poke() { wake(); }
+  void pokeBy(Deadline time) { wakeBy(time); }
   std::atomic<int> calls{0};
 
 private:
   const std::chrono::milliseconds interval_;
 };
+
+TEST(WakerTest, WhatWasAskedForBeforeTheWaitCounts) {
+  Waker waker;
+  const Deadline start = std::chrono::steady_clock::now();
+  waker.wakeBy(start + 20ms);
+  waker.waitUntil(start + 1h);
+  EXPECT_GE(std::chrono::steady_clock::now(), start + 20ms);
+  waker.wake();
+  waker.waitUntil(Deadline::max());
+  // And only for one wait.
+  const Deadline later = std::chrono::steady_clock::now();
+  waker.waitUntil(later + 20ms);
+  EXPECT_GE(std::chrono::steady_clock::now(), later + 20ms);
+}
 
 TEST(TimerThreadTest, TasksAreCalledWhenTheyWish) {
   auto often = std::make_shared<CountingTask>(1ms);
@@ -43,6 +58,18 @@ TEST(TimerThreadTest, TaskCanWakeTheThread) {
   EXPECT_TRUE(eventually([&] { return task->calls == 1; }));
   task->poke();
   EXPECT_TRUE(eventually([&] { return task->calls >= 2; }));
+}
+
+TEST(TimerThreadTest, TaskCanAskForAnEarlierCall) {
+  auto task = std::make_shared<CountingTask>(1h);
+  const TimerThread thread({task});
+  ASSERT_TRUE(eventually([&] { return task->calls == 1; }));
+  const Deadline start = std::chrono::steady_clock::now();
+  task->pokeBy(start + 2h);  // Later than it is called anyway.
+  task->pokeBy(start + 100ms);
+  task->pokeBy(start + 1h);
+  EXPECT_TRUE(eventually([&] { return task->calls == 2; }));
+  EXPECT_GE(std::chrono::steady_clock::now(), start + 100ms);
 }
 
 TEST(TimerThreadTest, NoTaskIsCalledAfterTheEnd) {
