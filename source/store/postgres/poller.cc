@@ -6,6 +6,9 @@
 
 namespace idempotency::postgres {
 
+using std::chrono::milliseconds;
+using std::chrono::nanoseconds;
+
 Poller::Poller() : fd_(epoll_create1(EPOLL_CLOEXEC)) {}
 
 Poller::~Poller() {
@@ -30,15 +33,27 @@ void Poller::forget(int fd) {
 }
 
 std::span<const epoll_event> Poller::wait(Deadline until) {
-  using std::chrono::milliseconds;
-  constexpr milliseconds Longest{60'000};
-  milliseconds left = Longest;
+  constexpr nanoseconds Longest = std::chrono::seconds(60);
+  nanoseconds left = Longest;
   if (const auto now = std::chrono::steady_clock::now(); until < now + Longest) {
-    left = std::max(std::chrono::ceil<milliseconds>(until - now), milliseconds(0));
+    left = std::max<nanoseconds>(until - now, nanoseconds(0));
   }
-  const int count = epoll_wait(fd_, events_.data(), static_cast<int>(events_.size()),
-                               static_cast<int>(left.count()));
+  int count = -1;
+  if (exact_) {
+    count = waitExactly(left);
+    exact_ = count >= 0 || errno != ENOSYS;
+  }
+  if (!exact_) {
+    count = epoll_wait(fd_, events_.data(), static_cast<int>(events_.size()),
+                       static_cast<int>(std::chrono::ceil<milliseconds>(left).count()));
+  }
   return {events_.data(), static_cast<size_t>(std::max(count, 0))};
+}
+
+int Poller::waitExactly(nanoseconds left) {
+  const auto whole = std::chrono::floor<std::chrono::seconds>(left);
+  const timespec time{whole.count(), (left - whole).count()};
+  return epoll_pwait2(fd_, events_.data(), static_cast<int>(events_.size()), &time, nullptr);
 }
 
 }  // namespace idempotency::postgres

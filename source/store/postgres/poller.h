@@ -26,7 +26,10 @@ public:
   [[nodiscard]] std::span<const epoll_event> wait(Deadline until);
 
 private:
+  int waitExactly(std::chrono::nanoseconds left);
+
   const int fd_;
+  bool exact_ = true;  // The kernel (from 5.11 on) waits for less than a millisecond.
   std::array<epoll_event, 72> events_{};
 };
 
