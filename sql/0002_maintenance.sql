@@ -163,26 +163,26 @@ CREATE FUNCTION idempotency.reap(
   p_limit bigint, p_soft boolean,
   OUT to_failed bigint, OUT expired bigint, OUT deleted bigint, OUT more boolean
 ) LANGUAGE plpgsql
--- Sessions of the module turn all of these round, for the sake of single rows.
-SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_custom_plan SET enable_seqscan = on
-SET enable_indexscan = on SET enable_indexonlyscan = on SET enable_hashjoin = on SET enable_mergejoin = on AS $$
+-- By indexes alone: a call costs what it takes away, however much waits behind that.
+SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_custom_plan SET enable_seqscan = off
+SET enable_indexscan = on SET enable_indexonlyscan = on SET enable_hashjoin = off SET enable_mergejoin = off AS $$
 DECLARE
   seen bigint;
 BEGIN
-  -- Lives that were made longer at completion.
-  UPDATE idempotency.key k SET reap_at = k.expires_at
-  WHERE (k.tenant, k.operation, k.key) IN (
-    SELECT l.tenant, l.operation, l.key FROM idempotency.key l
-    WHERE l.reap_at <= now() AND l.expires_at > now()
-    ORDER BY l.reap_at LIMIT p_limit FOR NO KEY UPDATE SKIP LOCKED);
-
-  WITH past AS MATERIALIZED (
-    SELECT k.tenant, k.operation, k.key, k.state, k.attempt FROM idempotency.key k
-    WHERE k.reap_at <= now() AND k.expires_at <= now() AND k.state IN (2, 3, 4)
+  WITH due AS MATERIALIZED (
+    SELECT k.tenant, k.operation, k.key, k.state, k.attempt, k.expires_at FROM idempotency.key k
+    WHERE k.reap_at <= now() AND k.state IN (2, 3, 4)
     ORDER BY k.reap_at LIMIT p_limit + 1
     FOR UPDATE SKIP LOCKED
+  ), first AS MATERIALIZED (
+    SELECT * FROM due LIMIT p_limit
+  ), longer AS (
+    -- Their lives were made longer at completion.
+    UPDATE idempotency.key k SET reap_at = k.expires_at
+    FROM first f
+    WHERE f.expires_at > now() AND k.tenant = f.tenant AND k.operation = f.operation AND k.key = f.key
   ), chosen AS MATERIALIZED (
-    SELECT * FROM past LIMIT p_limit
+    SELECT * FROM first WHERE expires_at <= now()
   ), given_up AS (
     UPDATE idempotency.key k SET
       state = 2, status = 408, tombstone = 4, completed_at = now(), last_error = 'abandoned',
@@ -204,7 +204,7 @@ BEGIN
     SELECT 'give_up', g.tenant, g.operation, g.key, g.attempt FROM given_up g
   )
   SELECT (SELECT count(*) FROM given_up), (SELECT count(*) FROM kept), (SELECT count(*) FROM gone),
-         (SELECT count(*) FROM past)
+         (SELECT count(*) FROM due)
   INTO to_failed, expired, deleted, seen;
 
   IF expired > 0 THEN

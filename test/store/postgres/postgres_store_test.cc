@@ -1,4 +1,5 @@
 // What is PostgreSQL's own: races that only it has, sessions, refusals, plans, lost connections.
+#include <algorithm>
 #include <fmt/format.h>
 #include <thread>
 
@@ -1056,6 +1057,33 @@ TEST_F(PostgresStoreTest, SweeperWalksALongBacklogInSteps) {
   EXPECT_EQ(found, 1U);
   EXPECT_GE(steps, 2);
   EXPECT_LE(steps, 4);
+}
+
+TEST_F(PostgresStoreTest, ReaperPaysForWhatItTakesNotForWhatWaits) {
+  constexpr int Longer = 4;  // Lives that were made longer at completion; they come first.
+  rig_.sql(
+      "INSERT INTO idempotency.key (tenant, operation, key, attempt, state, fingerprint, "
+      "lease_until, expires_at, reap_at, claimed_at, created_at) "
+      "SELECT 'tenant', 'operation', i::text::bytea, i, 2, 'f', now(), "
+      "CASE WHEN i <= 4 THEN now() + interval '1 day' ELSE now() END, "
+      "now() - interval '1 day' + i * interval '1 s', now(), now() "
+      "FROM generate_series(1, 20000) i");
+  for (const char* prepare : {"SELECT 1", "VACUUM ANALYZE idempotency.key"}) {
+    rig_.sql(prepare);
+    int64_t pages = 0;
+    for (const auto& line :
+         rig_.sql("EXPLAIN (ANALYZE, BUFFERS) SELECT * FROM idempotency.reap(10, false)")) {
+      if (const size_t at = line[0].find("shared hit="); at != std::string::npos) {
+        pages = std::max<int64_t>(pages, std::stoll(line[0].substr(at + 11)));
+      }
+    }
+    EXPECT_GT(pages, 10);
+    EXPECT_LT(pages, 2000) << prepare;
+  }
+  EXPECT_EQ(rig_.sql("SELECT count(*) FROM idempotency.key")[0][0],
+            std::to_string(20000 - (20 - Longer)));
+  EXPECT_EQ(rig_.sql("SELECT count(*) FROM idempotency.key WHERE reap_at > now()")[0][0],
+            std::to_string(Longer));
 }
 
 }  // namespace
