@@ -28,8 +28,9 @@ struct MaintainerOptions {
 };
 
 // Runs sweeper and reaper for as long as this process leads, by a lease in the store that it renews
-// every few seconds. A step that says there is more is followed by the next at once. All intervals
-// vary by a tenth, so that many processes do not act in step.
+// every few seconds. A step that says there is more is followed by the next: of the sweeper at once,
+// of the reaper after a pause, since nobody waits for it. All intervals vary by a tenth, so that
+// many processes do not act in step.
 //
 // Both jobs are safe to run twice at once; the leader only saves work. The store must outlive the
 // last callback, that is: be destroyed after this.
@@ -82,7 +83,7 @@ private:
   bool started_ = false;
   bool busy_ = false;  // A call is under way: one at a time.
   std::optional<Outcome> outcome_;
-  Deadline asked_to_lead_{};
+  Deadline began_{};  // The present call, or the last one.
   Deadline leads_until_{};
   Deadline lead_due_{};
   Deadline sweep_due_{};

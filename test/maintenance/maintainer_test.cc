@@ -249,6 +249,30 @@ TEST_F(MaintainerTest, DisabledDoesNothing) {
   EXPECT_EQ(store_.operations(), 0U);
 }
 
+TEST_F(MaintainerTest, ReaperRestsLongerThanItWorks) {
+  const Process one = process("one");
+  for (int i = 0; i < 7; ++i) {
+    complete(std::to_string(i), 1s);
+  }
+  store_.database().passTime(1h);
+  const Deadline start = std::chrono::steady_clock::now() + 1000h;
+  const auto step = [&](Deadline now) {
+    const Deadline next = one.maintainer->onTime(now);
+    store_.flush();
+    return next;
+  };
+  step(start);                              // Leads.
+  const Deadline first = step(start);       // When the jobs begin.
+  ASSERT_EQ(step(first), Deadline::max());  // Sweeps.
+  ASSERT_EQ(step(first), Deadline::max());  // Reaps three of seven.
+  ASSERT_EQ(one.observer->deleted, 3U);
+  const Deadline ended = first + 100ms;
+  EXPECT_EQ(step(ended), ended + 200ms);
+  EXPECT_EQ(one.observer->deleted, 3U);
+  EXPECT_EQ(step(ended + 200ms), Deadline::max());
+  EXPECT_EQ(one.observer->deleted, 6U);
+}
+
 TEST_F(MaintainerTest, OneCallAtATime) {
   const Process one = process("one");
   store_.pause();
