@@ -79,8 +79,7 @@ void Maintainer::apply(const Outcome& outcome, Deadline now) {
       // From when it was asked for: the store's lease cannot have begun earlier. Without an answer
       // the lease that we have still holds.
       if (outcome.ok) {
-        leads_until_ =
-            outcome.ours ? began_ + RenewalsPerLease * lead_interval_ : Deadline();
+        leads_until_ = outcome.ours ? began_ + RenewalsPerLease * lead_interval_ : Deadline();
       }
       lead_due_ = later(now, lead_interval_);
       break;

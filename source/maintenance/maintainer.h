@@ -28,9 +28,9 @@ struct MaintainerOptions {
 };
 
 // Runs sweeper and reaper for as long as this process leads, by a lease in the store that it renews
-// every few seconds. A step that says there is more is followed by the next: of the sweeper at once,
-// of the reaper after a pause, since nobody waits for it. All intervals vary by a tenth, so that
-// many processes do not act in step.
+// every few seconds. A step that says there is more is followed by the next: of the sweeper at
+// once, of the reaper after a pause, since nobody waits for it. All intervals vary by a tenth, so
+// that many processes do not act in step.
 //
 // Both jobs are safe to run twice at once; the leader only saves work. The store must outlive the
 // last callback, that is: be destroyed after this.
