@@ -111,20 +111,22 @@ class Bench:
         return self.load(self.envoys["off"], **options)
 
     def off_beside_bare(self) -> Figures:
-        """Both in turn for a moment each, on Envoys of their own in each round: what is to be seen is less
-        than what the machine's speed changes by in a second, and than what two equal processes differ by."""
+        """Both, and a module that does nothing, in turn for a moment each, on Envoys of their own in each
+        round: what is to be seen is less than what the machine's speed changes by in a second, and than what
+        two equal processes differ by."""
         envoys = {
             "bare": servers.start_envoy(self.workspace, servers.bare_config(self.upstream)),
+            "idle": servers.start_idle(self.workspace, self.upstream),
             "off": servers.start_envoy(self.workspace, servers.off_config(self.upstream, self.store)),
         }
         rates = dict.fromkeys(envoys, 0.0)
         for envoy in envoys.values():
             self.load(envoy, seconds=0.5)
-        for name in ("bare", "off", "off", "bare") * (TURNS // 2):
+        for name in [*envoys, *reversed(envoys)] * (TURNS // 2):
             rates[name] += self.load(envoys[name], seconds=self.seconds / TURNS)["rate"] / TURNS
         for envoy in envoys.values():
             envoy.stop()
-        return {"rate": rates["off"], "bare_rate": rates["bare"]}
+        return {"rate": rates["off"], "bare_rate": rates["bare"], "idle_rate": rates["idle"]}
 
     def unique(self, envoy: str = "postgres", **options) -> Figures:
         self.database.checkpoint()
@@ -238,8 +240,8 @@ def ratios(found: dict[str, Measured]) -> list[Ratio]:
             "the route is off: requests/s against bare, in turn on fresh Envoys",
             (">=", 0.98),
             [ours / bare for ours, bare in zip(off["rate"], off["bare_rate"], strict=True)],
-            f"off {statistics.median(off['rate']):.0f}, bare {statistics.median(off['bare_rate']):.0f}"
-            " (requests/s)",
+            f"off {statistics.median(off['rate']):.0f}, bare {statistics.median(off['bare_rate']):.0f},"
+            f" a module that does nothing {statistics.median(off['idle_rate']):.0f} (requests/s)",
         ),
         against("unique_vs_bare", "unique", "bare", "new keys: requests/s against bare", (">=", 0.35)),
         against(

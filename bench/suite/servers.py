@@ -144,14 +144,26 @@ def off_config(upstream: Upstream, store: dict) -> EnvoyConfig:
     return _policy(_base(upstream, store), {"enforcement": "OFF"})
 
 
+def start_idle(workspace: Workspace, upstream: Upstream) -> Envoy:
+    """Bare, but with a module whose filter does nothing (bench/idle_module.cc)."""
+    config = bare_config(upstream)
+    fields = {"dynamic_module_config": {"name": "idle", "do_not_close": True}, "filter_name": "idle"}
+    for manager in config.managers:
+        manager["http_filters"].insert(0, http_filter("dynamic_modules", "DynamicModuleFilter", **fields))
+    folder = built("bench/libidle.so").parent
+    return start_envoy(workspace, config, env={"ENVOY_DYNAMIC_MODULES_SEARCH_PATH": str(folder)})
+
+
 def keyed_config(upstream: Upstream, store: dict, **fields) -> EnvoyConfig:
     """The filter as users have it; `fields` are more of its config."""
     policy = {"enforcement": "REQUIRED", "operation": "create-payment"}
     return _policy(_base(upstream, store), policy).filter(**fields)
 
 
-def start_envoy(workspace: Workspace, config: EnvoyConfig, workers: int = WORKERS) -> Envoy:
-    envoy = Envoy(workspace, config, concurrency=workers)
+def start_envoy(
+    workspace: Workspace, config: EnvoyConfig, workers: int = WORKERS, env: dict[str, str] | None = None
+) -> Envoy:
+    envoy = Envoy(workspace, config, concurrency=workers, env=env)
     # Asked for once: the admin page is slow.
     envoy.listen_port = envoy.port
     return envoy
