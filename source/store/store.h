@@ -150,8 +150,9 @@ public:
                      std::function<void(ClaimResult)> done) = 0;
 
   // Whoever called claim() will not use it: withdraws the claim as release() does, now or when its
-  // fate is known. Its callback still runs, and from now on never says Claimed. Only a record in
-  // progress is touched, so a call after a later write does no harm.
+  // fate is known. Its callback still runs; it says Claimed only if it was about to run already,
+  // and that claim is withdrawn, too. Only a record in progress is touched, so a call after a later
+  // write does no harm.
   virtual void abandon(ClaimRef claim) = 0;
 
   virtual void complete(CompleteRequest request, Deadline deadline,

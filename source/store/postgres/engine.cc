@@ -91,7 +91,8 @@ void Engine::turn(std::unique_lock<std::mutex>& lock) {
   const auto events = poller_.wait(until);
   lock.lock();
   inbox_->wakeUp();
-  now_ = std::chrono::steady_clock::now();
+  // First, so that a claim which was abandoned before its answer came is not told as granted.
+  takeMessages();
   for (const epoll_event& event : events) {
     if (event.data.u64 < connections_.size()) {
       connections_[event.data.u64]->onEvents(now_);
