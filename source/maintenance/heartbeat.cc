@@ -35,19 +35,23 @@ std::shared_ptr<Heartbeat> Heartbeat::create(Store& store,
 
 void Heartbeat::add(ClaimRef claim, milliseconds lease, Deadline claimed,
                     std::function<void()> fenced) {
-  Deadline next_beat{};
+  const Deadline first_beat = claimed + period(lease);
+  bool first = false;
   {
     const std::lock_guard lock(mutex_);
     Group& group = groups_[lease];
-    if (group.claims.empty() && group.calls == 0) {
-      group.next_beat = claimed + period(lease);
+    first = group.claims.empty() && group.calls == 0;
+    if (first) {
+      group.next_beat = first_beat;
     }
-    next_beat = group.next_beat;
     leases_[claim.attempt] = lease;
     group.claims[claim.attempt] = {
         .identity = std::move(claim.identity), .renewed = claimed, .fenced = std::move(fenced)};
   }
-  wakeBy(next_beat);
+  // The timer knows of the others' beat already.
+  if (first) {
+    wakeBy(first_beat);
+  }
 }
 
 void Heartbeat::remove(Attempt attempt) {
