@@ -5,7 +5,8 @@ load("@rules_cc//cc:defs.bzl", "cc_library")
 def embedded_texts(name, srcs, function, visibility = None):
     """A library whose header NAME.h declares what the files hold.
 
-    It declares `std::span<const EmbeddedText> FUNCTION()` in namespace idempotency, in the order of the files' names.
+    It declares `std::span<const EmbeddedText> FUNCTION()` in namespace idempotency, in the order of the files' names. The
+    texts are the files, byte for byte.
 
     Args:
       name: of the library and its header.
@@ -33,7 +34,7 @@ set -e
   echo 'std::span<const EmbeddedText> %s() {'
   echo '  static constexpr EmbeddedText Texts[] = {'
   for file in $$(printf '%%s\\n' $(SRCS) | LC_ALL=C sort); do
-    echo "    {\\"$$(basename $$file)\\", R\\"embedded("
+    printf '%%s' "    {\\"$$(basename $$file)\\", R\\"embedded("
     cat $$file
     echo ')embedded"},'
   done

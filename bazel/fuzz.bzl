@@ -14,7 +14,7 @@ def fuzz_target(name, srcs, deps = [], corpus = None, mutations = 20000, size = 
       srcs: the sources; include test/fuzz/fuzz.h for FUZZ_CHECK.
       deps: what they use.
       corpus: folder of the seed corpus in this package, corpus/<name> by default. One file per input, named
-        after the case that it stands for, by letters, digits, dots and dashes.
+        after the case that it represents, by letters, digits, dots and dashes.
       mutations: how many mutations the test runs.
       size: the test's size.
     """

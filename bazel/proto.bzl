@@ -5,7 +5,7 @@ load("@rules_cc//cc:defs.bzl", "cc_library")
 def cc_proto(name, srcs, **kwargs):
     """A cc_library of the code that protoc makes of `srcs`.
 
-    Include it by its path from the root: "api/idempotency/v1/record.pb.h".
+    Include it by its path from the root: "api/idempotency/v1/stored_response.pb.h".
 
     Args:
       name: the target.

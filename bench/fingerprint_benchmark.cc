@@ -24,19 +24,22 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-FingerprintResult fingerprintOf(std::string_view body, const FingerprintRules& rules) {
-  const std::array<RequestHeader, 2> headers = {
+fingerprint::FingerprintResult fingerprintOf(std::string_view body,
+                                             const fingerprint::FingerprintRules& rules) {
+  const std::array<fingerprint::RequestHeader, 2> headers = {
       {{"content-type", "application/json"}, {"idempotency-key", "\"8e03978e-40d5-43dd\""}}};
-  return *computeFingerprint({.method = "POST",
-                              .path = "/v1/orders?dry_run=false",
-                              .content_type = "application/json",
-                              .headers = headers,
-                              .body = {&body, 1}},
-                             rules);
+  return *fingerprint::computeFingerprint({.method = "POST",
+                                           .scheme = "https",
+                                           .authority = "api.example.com",
+                                           .path = "/v1/orders?dry_run=false",
+                                           .content_type = "application/json",
+                                           .headers = headers,
+                                           .body = {&body, 1}},
+                                          rules);
 }
 
 void plainSha256(std::string_view body) {
-  Sha256 sha;
+  fingerprint::Sha256 sha;
   sha.update(body);
   benchmark::DoNotOptimize(sha.finish());
 }
@@ -47,7 +50,7 @@ struct Times {
 };
 
 // Both in turns, in batches that take some microseconds, so that both meet the same machine.
-Times timeBoth(const std::string& body, const FingerprintRules& rules) {
+Times timeBoth(const std::string& body, const fingerprint::FingerprintRules& rules) {
   const auto batch = static_cast<int>(std::max<size_t>(1, 20000 / body.size()));
   const Clock::time_point start = Clock::now();
   for (int i = 0; i < batch; ++i) {
@@ -66,19 +69,19 @@ Times timeBoth(const std::string& body, const FingerprintRules& rules) {
 
 // The most memory that a fingerprint holds at one time, in times of the body. For short bodies it
 // is on the stack: counted is the part of it that is used.
-double memoryRatio(const std::string& body, const FingerprintRules& rules) {
+double memoryRatio(const std::string& body, const fingerprint::FingerprintRules& rules) {
   resetAllocations();
   benchmark::DoNotOptimize(fingerprintOf(body, rules));
-  const size_t on_stack =
-      rules.mode != FingerprintMode::Raw && body.size() <= CanonicalJson::InlineSize
-          ? canonicalJsonWords(body.size()) * sizeof(uint32_t)
-          : 0;
+  const size_t on_stack = rules.mode != fingerprint::FingerprintMode::Raw &&
+                                  body.size() <= fingerprint::CanonicalJson::InlineSize
+                              ? fingerprint::canonicalJsonWords(body.size()) * sizeof(uint32_t)
+                              : 0;
   return static_cast<double>(allocations().peak_bytes + on_stack) /
          static_cast<double>(body.size());
 }
 
 void compareWithSha256(benchmark::State& state, const std::string& body,
-                       const FingerprintRules& rules) {
+                       const fingerprint::FingerprintRules& rules) {
   std::vector<double> ratios;
   std::vector<double> sha256_times;
   for (auto _ : state) {
@@ -93,10 +96,10 @@ void compareWithSha256(benchmark::State& state, const std::string& body,
   state.counters["memory_ratio"] = memoryRatio(body, rules);
 }
 
-JsonPointerSet pointers(const std::vector<std::string>& texts) {
-  JsonPointerSet set;
+fingerprint::JsonPointerSet pointers(const std::vector<std::string>& texts) {
+  fingerprint::JsonPointerSet set;
   for (const std::string& text : texts) {
-    set.push_back(*JsonPointer::parse(text));
+    set.push_back(*fingerprint::JsonPointer::parse(text));
   }
   return set;
 }
@@ -109,11 +112,11 @@ void pretty(benchmark::State& state) {
 }
 void raw(benchmark::State& state) {
   compareWithSha256(state, orderBody(static_cast<size_t>(state.range(0))),
-                    {.mode = FingerprintMode::Raw});
+                    {.mode = fingerprint::FingerprintMode::Raw});
 }
 void selected(benchmark::State& state) {
   compareWithSha256(state, orderBody(static_cast<size_t>(state.range(0))),
-                    {.mode = FingerprintMode::Selected,
+                    {.mode = fingerprint::FingerprintMode::Selected,
                      .pointers = pointers({"/total", "/currency", "/customer/id"})});
 }
 void excluded(benchmark::State& state) {

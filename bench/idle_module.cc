@@ -6,9 +6,9 @@
 namespace idempotency::envoy {
 namespace {
 
-class IdleConfig : public FilterConfig {
+class IdleConfig : public FilterFactory {
 public:
-  using FilterConfig::FilterConfig;
+  using FilterFactory::FilterFactory;
   std::unique_ptr<Filter> createFilter(Stream stream) override {
     return std::make_unique<Filter>(stream);
   }
@@ -16,8 +16,8 @@ public:
 
 }  // namespace
 
-std::unique_ptr<FilterConfig> createFilterConfig(ConfigHandle handle, std::string_view,
-                                                 std::string_view) {
+std::unique_ptr<FilterFactory> createFilterFactory(ConfigHandle handle, std::string_view,
+                                                   std::string_view) {
   return std::make_unique<IdleConfig>(handle);
 }
 

@@ -18,15 +18,16 @@ size_t all_allocations = 0;
 enum class Want : uint8_t { Accepted, Refused };
 
 // Reads the same header line again and again.
-void parse(benchmark::State& state, const std::string& line, const KeyRules& rules, Want want) {
+void parse(benchmark::State& state, const std::string& line, const key::KeyRules& rules,
+           Want want) {
   const std::array<std::string_view, 1> lines = {line};
-  if (std::holds_alternative<Key>(parseKey(lines, rules)) != (want == Want::Accepted)) {
+  if (std::holds_alternative<key::Key>(key::parseKey(lines, rules)) != (want == Want::Accepted)) {
     state.SkipWithError("the line is not read as meant");
     return;
   }
   resetAllocations();
   for (auto _ : state) {
-    KeyResult result = parseKey(lines, rules);
+    key::KeyResult result = key::parseKey(lines, rules);
     benchmark::DoNotOptimize(result);
   }
   const size_t calls = allocations().calls;
@@ -37,17 +38,17 @@ void parse(benchmark::State& state, const std::string& line, const KeyRules& rul
 
 const std::string Uuid = "8e03978e-40d5-43e8-bc93-6894a57f9324";
 const std::string QuotedUuid = '"' + Uuid + '"';
-const std::string Longest(KeyLengthLimit, 'k');
+const std::string Longest(key::KeyLengthLimit, 'k');
 const std::string QuotedLongest = '"' + Longest + '"';
 const std::string WithParameters = QuotedUuid + ";v=1;source=\"checkout\"";
 const std::string Escapes = "\"order \\\"4711\\\" of \\\\shop\\\\ 12\"";
 const std::string Oversized = '"' + std::string(60000, 'k') + '"';
 
-constexpr KeyRules Strict = {.syntax = KeySyntax::Strict};
-constexpr KeyRules StrictUuid = {.syntax = KeySyntax::Strict, .uuid_only = true};
-constexpr KeyRules Raw = {.syntax = KeySyntax::Raw};
-constexpr KeyRules RawUuid = {.syntax = KeySyntax::Raw, .uuid_only = true};
-constexpr KeyRules Either = {.syntax = KeySyntax::Either};
+constexpr key::KeyRules Strict = {.syntax = key::KeySyntax::Strict};
+constexpr key::KeyRules StrictUuid = {.syntax = key::KeySyntax::Strict, .uuid_only = true};
+constexpr key::KeyRules Raw = {.syntax = key::KeySyntax::Raw};
+constexpr key::KeyRules RawUuid = {.syntax = key::KeySyntax::Raw, .uuid_only = true};
+constexpr key::KeyRules Either = {.syntax = key::KeySyntax::Either};
 
 BENCHMARK_CAPTURE(parse, strict_uuid, QuotedUuid, Strict, Want::Accepted);
 BENCHMARK_CAPTURE(parse, strict_uuid_only, QuotedUuid, StrictUuid, Want::Accepted);

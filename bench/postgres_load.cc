@@ -38,7 +38,7 @@ constexpr uint64_t Spread = 0x9E3779B97F4A7C15;
 
 class Load {
 public:
-  Load(Store& store, std::string mode, std::string prefix, Clock::time_point end)
+  Load(store::Store& store, std::string mode, std::string prefix, Clock::time_point end)
       : store_(store), mode_(std::move(mode)), prefix_(std::move(prefix)), end_(end) {}
 
   void run(int in_flight) {
@@ -56,7 +56,7 @@ public:
   double medianTime() const { return bench::median(times_); }
 
 private:
-  Deadline deadline() const { return Clock::now() + 10s; }
+  store::Deadline deadline() const { return Clock::now() + 10s; }
 
   void next() {
     const uint64_t number = count_.fetch_add(1, std::memory_order_relaxed);
@@ -67,15 +67,15 @@ private:
       }
       return;
     }
-    ClaimRequest request;
+    store::ClaimRequest request;
     const bool duplicates = mode_ == "duplicates";
     request.identity = {"tenant", "create-payment", key(number)};
     request.fingerprint = std::string(33, 'f');
-    request.attempt = newAttempt();
-    const ClaimRef ref{request.identity, request.attempt};
+    request.attempt = store::newAttempt();
+    const store::ClaimRef ref{request.identity, request.attempt};
     const auto start = Clock::now();
     store_.claim(
-        std::move(request), deadline(), [this, ref, duplicates, start](ClaimResult result) {
+        std::move(request), deadline(), [this, ref, duplicates, start](store::ClaimResult result) {
           times_.push_back(std::chrono::duration<double, std::micro>(Clock::now() - start).count());
           onClaim(ref, duplicates, std::move(result));
         });
@@ -91,26 +91,25 @@ private:
                                              : number * Spread);
   }
 
-  void onClaim(const ClaimRef& ref, bool duplicates, ClaimResult result) {
-    const auto* const exists = std::get_if<Exists>(&result);
+  void onClaim(const store::ClaimRef& ref, bool duplicates, store::ClaimResult result) {
+    const auto* const exists = std::get_if<store::Exists>(&result);
     const bool good = duplicates ? exists != nullptr && exists->record.response.has_value() &&
                                        exists->record.response->size() == BodySize
-                                 : std::holds_alternative<Claimed>(result);
+                                 : std::holds_alternative<store::Claimed>(result);
     if (!good) {
-      return count(false, std::holds_alternative<Unavailable>(result)
-                              ? std::get<Unavailable>(result).reason
+      return count(false, std::holds_alternative<store::Unavailable>(result)
+                              ? std::get<store::Unavailable>(result).reason
                               : fmt::format("result {}", result.index()));
     }
     if (duplicates || mode_ == "claims" || mode_ == "claim_p50") {
       return count(true, "");
     }
-    CompleteRequest complete;
-    complete.claim = ref;
-    complete.status = 201;
-    complete.response_schema = 1;
-    complete.response.assign(BodySize, 'r');
-    store_.complete(std::move(complete), deadline(), [this](const WriteResult& written) {
-      count(written.outcome == WriteOutcome::Done, written.reason);
+    protocol::Completed completed;
+    completed.status = 201;
+    completed.response_schema = 1;
+    completed.response.assign(BodySize, 'r');
+    store_.settle(ref, std::move(completed), deadline(), [this](const store::WriteResult& written) {
+      count(written.outcome == store::WriteOutcome::Done, written.reason);
     });
   }
 
@@ -146,7 +145,7 @@ public:
   }
 
 private:
-  Store& store_;
+  store::Store& store_;
   const std::string mode_;
   const std::string prefix_;
   const Clock::time_point end_;
@@ -167,13 +166,13 @@ int run(int count, char** words) {
     std::fprintf(stderr, "usage: postgres_load CONNINFO MODE SECONDS IN_FLIGHT PREFIX\n");
     return 2;
   }
-  PostgresStoreOptions options;
+  postgres::PostgresStoreOptions options;
   options.postgres.conninfo = words[1];
   options.postgres.timeout = 10s;
   if (const char* const connections = std::getenv("CONNECTIONS")) {
     options.postgres.connections = static_cast<uint32_t>(std::atoi(connections));
   }
-  auto store = PostgresStore::create(options);
+  auto store = postgres::PostgresStore::create(options);
   if (!store.ok()) {
     std::fprintf(stderr, "%s\n", store.status().ToString().c_str());
     return 1;

@@ -49,7 +49,7 @@ SETTINGS = {
 
 LOOK_UP = f"""\\set number random(0, {DUPLICATES - 1})
 SELECT attempt, expires_at, state, fingerprint, recovery_point, lease_until, created_at, completed_at,
- reconcile_after, dead_letter, last_error, status, tombstone, response_schema, now() FROM idempotency.key
+ reconcile_after, dead_letter, last_error, status, tombstone, response_schema, now() FROM idempotency.record
  WHERE tenant = 'tenant'::bytea AND operation = 'create-payment'::bytea
  AND key = convert_to('seed-' || lpad(:number::int8::text, 27, '0'), 'UTF8') \\gset
 SELECT body, attempt FROM idempotency.response WHERE attempt = :attempt::int8
@@ -242,16 +242,17 @@ def measure(bench: Bench, rounds: int, only: str | None) -> None:
 
 def size(bench: Bench) -> None:
     """Of a completed life with a key of 32 bytes and a response of 1 KiB."""
-    query = """SELECT pg_relation_size('idempotency.key') / n, pg_indexes_size('idempotency.key') / n,
-      (r / n)::int8, pg_current_wal_lsn() - '0/0' FROM (SELECT count(*) AS n FROM idempotency.key) k,
+    query = """SELECT pg_relation_size('idempotency.record') / n, pg_indexes_size('idempotency.record') / n,
+      (r / n)::int8, pg_current_wal_lsn() - '0/0' FROM (SELECT count(*) AS n FROM idempotency.record) c,
       (SELECT sum(pg_total_relation_size(relid)) AS r FROM pg_partition_tree('idempotency.response')) t"""
-    before = bench.server.sql("store", "SELECT pg_current_wal_lsn() - '0/0', count(*) FROM idempotency.key")
+    position = "SELECT pg_current_wal_lsn() - '0/0', count(*) FROM idempotency.record"
+    before = bench.server.sql("store", position)
     wal, lives = map(int, before.split("|"))
     bench.store("lives")
     table, indexes, responses, after = map(int, bench.server.sql("store", query).split("|"))
-    count = int(bench.server.sql("store", "SELECT count(*) FROM idempotency.key"))
+    count = int(bench.server.sql("store", "SELECT count(*) FROM idempotency.record"))
     print(f"{count} completed lives; bytes for each:")
-    print(f"key table {table}, its indexes {indexes}, responses {responses}")
+    print(f"record table {table}, its indexes {indexes}, responses {responses}")
     print(f"write-ahead log {(after - wal) // (count - lives)}, right after a checkpoint: when it is largest")
 
 

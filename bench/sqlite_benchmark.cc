@@ -41,7 +41,7 @@ struct Options {
   std::exit(1);
 }
 
-Identity identityOf(uint64_t number) {
+protocol::Identity identityOf(uint64_t number) {
   return {.tenant = fmt::format("tenant-{}", number % 16),
           .operation = "create-payment",
           // As random as clients' keys are.
@@ -52,7 +52,7 @@ std::string fingerprintOf(uint64_t number) {
   return '\x01' + fmt::format("{:032}", number);
 }
 
-Deadline inAMinute() {
+store::Deadline inAMinute() {
   return steady_clock::now() + std::chrono::minutes(1);
 }
 
@@ -82,9 +82,9 @@ public:
   }
 
   void live(uint64_t number, const std::string& response) {
-    const Identity identity = identityOf(number);
+    const protocol::Identity identity = identityOf(number);
     const std::string fingerprint = fingerprintOf(number);
-    const Attempt attempt = newAttempt();
+    const protocol::Attempt attempt = store::newAttempt();
     bindIdentity(claim_, identity);
     bindBlob(claim_, 4, fingerprint);
     sqlite3_bind_int64(claim_, 5, attempt);
@@ -113,7 +113,7 @@ private:
     sqlite3_bind_blob(statement, index, bytes.data(), static_cast<int>(bytes.size()),
                       SQLITE_STATIC);
   }
-  static void bindIdentity(sqlite3_stmt* statement, const Identity& identity) {
+  static void bindIdentity(sqlite3_stmt* statement, const protocol::Identity& identity) {
     bindBlob(statement, 1, identity.tenant);
     bindBlob(statement, 2, identity.operation);
     bindBlob(statement, 3, identity.key);
@@ -147,7 +147,7 @@ double naiveLives(Naive& naive, uint64_t& number, double seconds) {
 // Lives one after the other, `InFlight` at a time: each callback starts what comes next.
 class Load {
 public:
-  Load(Store& store, uint64_t& number, double seconds)
+  Load(store::Store& store, uint64_t& number, double seconds)
       : store_(store), number_(number), end_(steady_clock::now() + duration<double>(seconds)) {}
 
   double run() {
@@ -168,31 +168,31 @@ private:
       number = ++number_;
       ++running_;
     }
-    ClaimRequest request;
+    store::ClaimRequest request;
     request.identity = identityOf(number);
     request.fingerprint = fingerprintOf(number);
-    request.attempt = newAttempt();
-    ClaimRef claim{request.identity, request.attempt};
+    request.attempt = store::newAttempt();
+    store::ClaimRef claim{request.identity, request.attempt};
     store_.claim(std::move(request), inAMinute(),
-                 [this, claim = std::move(claim)](const ClaimResult& result) mutable {
-                   if (!std::holds_alternative<Claimed>(result)) {
+                 [this, claim = std::move(claim)](const store::ClaimResult& result) mutable {
+                   if (!std::holds_alternative<store::Claimed>(result)) {
                      die("a claim failed");
                    }
                    complete(std::move(claim));
                  });
   }
-  void complete(ClaimRef claim) {
-    CompleteRequest request;
-    request.claim = std::move(claim);
-    request.status = 200;
-    request.response_schema = 1;
-    request.response = response_;
-    store_.complete(std::move(request), inAMinute(), [this](const WriteResult& result) {
-      if (result.outcome != WriteOutcome::Done) {
-        die("a completion failed: " + result.reason);
-      }
-      over();
-    });
+  void complete(store::ClaimRef claim) {
+    protocol::Completed ending;
+    ending.status = 200;
+    ending.response_schema = 1;
+    ending.response = response_;
+    store_.settle(std::move(claim), std::move(ending), inAMinute(),
+                  [this](const store::WriteResult& result) {
+                    if (result.outcome != store::WriteOutcome::Done) {
+                      die("a completion failed: " + result.reason);
+                    }
+                    over();
+                  });
   }
   void over() {
     if (steady_clock::now() < end_) {
@@ -211,7 +211,7 @@ private:
     }
   }
 
-  Store& store_;
+  store::Store& store_;
   uint64_t& number_;
   const std::chrono::time_point<steady_clock, duration<double>> end_;
   const std::string response_ = std::string(ResponseBytes, 'r');
@@ -221,8 +221,8 @@ private:
   uint64_t lives_ = 0;
 };
 
-std::unique_ptr<SqliteStore> makeStore(const std::string& path) {
-  auto store = SqliteStore::create({.path = path});
+std::unique_ptr<sqlite::SqliteStore> makeStore(const std::string& path) {
+  auto store = sqlite::SqliteStore::create({.path = path});
   if (!store.ok()) {
     die(std::string(store.status().message()));
   }
@@ -231,7 +231,7 @@ std::unique_ptr<SqliteStore> makeStore(const std::string& path) {
 
 void livesRatio(const Options& options, const std::string& folder) {
   Naive naive(folder + "/naive.db");
-  const std::unique_ptr<SqliteStore> store = makeStore(folder + "/store.db");
+  const std::unique_ptr<sqlite::SqliteStore> store = makeStore(folder + "/store.db");
   uint64_t naive_number = 0;
   uint64_t store_number = 0;
   Ratio ratio{.name = "sqlite_lives_vs_naive",
@@ -272,9 +272,9 @@ private:
   sqlite3* database_ = nullptr;
 };
 
-void waitUntilOpen(Store& store) {
+void waitUntilOpen(store::Store& store) {
   std::atomic<bool> open{false};
-  store.lookUp(identityOf(0), inAMinute(), [&](const LookUpResult&) { open = true; });
+  store.lookUp(identityOf(0), inAMinute(), [&](const store::LookUpResult&) { open = true; });
   while (!open) {
     std::this_thread::yield();
   }
@@ -293,24 +293,25 @@ void queueRatio(const Options& options, const std::string& folder) {
   for (int round = 0; round < options.rounds; ++round) {
     const std::string path = fmt::format("{}/queue{}.db", folder, round);
     std::atomic<uint64_t> answers{0};
-    const std::unique_ptr<SqliteStore> store = makeStore(path);
+    const std::unique_ptr<sqlite::SqliteStore> store = makeStore(path);
     waitUntilOpen(*store);
     auto lock = std::make_unique<Lock>(path);
     uint64_t own_bytes = 0;
     resetAllocations();
     for (uint64_t number = 0; number < Operations; number += 2) {
-      ClaimRequest claim;
+      store::ClaimRequest claim;
       claim.identity = identityOf(number);
       claim.fingerprint = fingerprintOf(number);
-      claim.attempt = newAttempt();
-      CompleteRequest complete;
-      complete.claim = {claim.identity, claim.attempt};
-      complete.response = std::string(ResponseBytes, 'r');
-      const Identity& identity = claim.identity;
+      claim.attempt = store::newAttempt();
+      const store::ClaimRef ref{claim.identity, claim.attempt};
+      protocol::Completed completed;
+      completed.response = std::string(ResponseBytes, 'r');
+      const protocol::Identity& identity = claim.identity;
       own_bytes += 2 * (identity.tenant.size() + identity.operation.size() + identity.key.size()) +
-                   claim.fingerprint.size() + complete.response.size();
-      store->claim(std::move(claim), inAMinute(), [&](const ClaimResult&) { ++answers; });
-      store->complete(std::move(complete), inAMinute(), [&](const WriteResult&) { ++answers; });
+                   claim.fingerprint.size() + completed.response.size();
+      store->claim(std::move(claim), inAMinute(), [&](const store::ClaimResult&) { ++answers; });
+      store->settle(ref, std::move(completed), inAMinute(),
+                    [&](const store::WriteResult&) { ++answers; });
     }
     const uint64_t held = allocations().peak_bytes;
     lock.reset();

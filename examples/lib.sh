@@ -1,5 +1,5 @@
-# For the `run` scripts of the examples. The script sets `example` to its folder's name, sources this file, and
-# calls set_up and start_example after it has read its options.
+# Shared by the `run` scripts of the examples. A script sets `example` to the name of its folder, sources this file,
+# reads its options, and then calls set_up and start_example.
 # shellcheck shell=bash disable=SC2034,SC2154
 
 examples=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -11,7 +11,7 @@ source "$root/tools/versions.env"
 
 # Options that every example has.
 once='' envoy=${ENVOY_VERSIONS##* }
-# What is running: servers, in the order in which they are stopped, and folders that go at the end.
+# Running servers, in the order in which they are stopped, and folders that are removed at the end.
 pids=() folders=()
 # The example's own folder, for configs and logs.
 folder=''
@@ -30,21 +30,21 @@ usage_error() {
 
 check_port() {
   if ! [[ $2 =~ ^[0-9]{1,5}$ ]] || ((10#$2 < 1 || 10#$2 > 65535)); then
-    usage_error "$1 needs a port from 1 to 65535, not '$2'"
+    usage_error "$1 must be a port from 1 to 65535, not '$2'"
   fi
 }
 
 check_envoy() {
-  [[ " $ENVOY_VERSIONS " == *" $envoy "* ]] || usage_error "--envoy: $envoy is not supported; choose from: $ENVOY_VERSIONS"
+  [[ " $ENVOY_VERSIONS " == *" $envoy "* ]] || usage_error "--envoy: $envoy is not supported; choose one of: $ENVOY_VERSIONS"
 }
 
-# The options of an example that has no others.
+# Reads the options of an example that has no options of its own.
 parse_common_options() {
   while (($#)); do
     case $1 in
       --once) once=1 ;;
       --envoy)
-        (($# >= 2)) || usage_error "$1 needs a value"
+        (($# >= 2)) || usage_error "$1 requires a value"
         envoy=$2
         shift
         ;;
@@ -61,25 +61,24 @@ parse_common_options() {
 
 # --- processes
 
-# Installs what a part of tools/setup has.
+# Installs one part of tools/setup.
 set_up() {
   cd "$root" || exit
   ENVOY=$envoy tools/setup "$1"
 }
 
-# start_example TARGET...: builds the module and more targets, makes the folder, and has everything cleared away at
-# the end.
+# start_example TARGET...: builds the module and the given targets, creates the folder, and arranges the cleanup.
 start_example() {
   local log
   log=$(mktemp)
-  say "Building libidempotency.so (the first time takes a few minutes)"
+  say "Building libidempotency.so (this takes a few minutes the first time)"
   build_module "$@" >"$log" 2>&1 || {
     cat "$log" >&2
     rm -f "$log"
-    die "the module does not build"
+    die "the module could not be built"
   }
   rm -f "$log"
-  # All that follows stays on this machine.
+  # All connections stay on this machine.
   export no_proxy='*'
   trap clean_up EXIT
   trap 'exit 0' INT TERM
@@ -97,10 +96,10 @@ clean_up() {
   ((${#folders[@]} == 0)) || rm -rf "${folders[@]}"
 }
 
-# Runs a server that ends with this script, even if the script is killed. To be called in the background.
+# Runs a server that ends with this script, even if the script is killed. Call it in the background.
 serve() { exec setpriv --pdeathsig TERM "$@"; }
 
-# wait_until NAME PID LOG COMMAND...: shows the log if the process ends first.
+# wait_until NAME PID LOG COMMAND...: waits until the command succeeds; shows the log if the process ends first.
 wait_until() {
   local name=$1 pid=$2 log=$3 end=$((SECONDS + 30))
   shift 3
@@ -113,7 +112,7 @@ wait_until() {
   done
 }
 
-# Bound for a moment, or said to be in use: check_free OPTION PORT.
+# check_free OPTION PORT: binds the port briefly, to see whether it is free.
 check_free() {
   /usr/bin/python3 - "$2" <<'PYTHON' || die "port $2 is in use; choose another with $1"
 import socket, sys
@@ -126,7 +125,7 @@ with socket.socket() as probe:
 PYTHON
 }
 
-# free_ports N: prints ports that nobody has at the moment.
+# free_ports N: prints ports that are free at the moment.
 free_ports() {
   /usr/bin/python3 - "$1" <<'PYTHON'
 import socket, sys
@@ -148,29 +147,41 @@ start_upstream() {
   upstream=127.0.0.1:$(head -n 1 "$folder/upstream.log")
 }
 
+# runs_socket NAME: the path of an Envoy's socket for detached runs, in a folder that only this user can read. A UNIX
+# socket's address has room for 107 bytes.
+runs_socket() {
+  local LC_ALL=C path=$folder/$1.runs/socket
+  ((${#path} <= 107)) || die "$path is too long for a socket; set TMPDIR to a shorter path"
+  # An Envoy that is restarted has one already.
+  [[ -d ${path%/*} ]] || mkdir -m 700 "${path%/*}"
+  printf '%s' "$path"
+}
+
 # start_envoy NAME PORT ADMIN_PORT MARK=JSON...: the example's envoy.yaml with these values in its marked lines. Its own
 # log goes to NAME.log, the access log to NAME.access. Sets `envoy_pid`.
 envoy_pid=''
 start_envoy() {
-  local name=$1 port=$2 admin_port=$3
+  local name=$1 port=$2 admin_port=$3 socket
   shift 3
+  socket=$(runs_socket "$name")
   /usr/bin/python3 "$examples/render.py" "$examples/$example/envoy.yaml" \
     "admin=$(address 127.0.0.1 "$admin_port")" "listener=$(address 127.0.0.1 "$port")" \
-    "upstream=$(address "${upstream%:*}" "${upstream##*:}")" "$@" >"$folder/$name.yaml"
+    "upstream=$(address "${upstream%:*}" "${upstream##*:}")" "private_listener=$(json "{'path': a[0]}" "$socket")" \
+    "socket=$(json "{'path': a[0], 'mode': 0o600}" "$socket")" "$@" >"$folder/$name.yaml"
   ENVOY_DYNAMIC_MODULES_SEARCH_PATH=$root/$MODULE_FOLDER serve "$root/.cache/envoy/$envoy/envoy" \
     -c "$folder/$name.yaml" --disable-hot-restart --file-flush-interval-msec 200 \
     >"$folder/$name.access" 2>"$folder/$name.log" &
   envoy_pid=$!
-  # Servers that others need are stopped last.
+  # Servers that others depend on are stopped last.
   pids=("$envoy_pid" "${pids[@]}")
   wait_until Envoy "$envoy_pid" "$folder/$name.log" curl -fsS -o /dev/null "http://127.0.0.1:$admin_port/ready"
 }
 
-# --- a PostgreSQL of the example's own
+# --- the example's own PostgreSQL
 
 postgres_bin=/usr/lib/postgresql/15/bin
 
-# Runs a program as a user who may run PostgreSQL, which refuses to run as root.
+# Runs a program as a user who may run PostgreSQL (which refuses to run as root).
 as_postgres() {
   if ((EUID)); then
     exec "$@"
@@ -178,17 +189,17 @@ as_postgres() {
   exec setpriv --reuid postgres --regid postgres --clear-groups "$@"
 }
 
-# new_password NAME: a fresh one, in a file that this user alone can read. The file is what programs are given.
+# new_password NAME: writes a new password to a file that only this user can read. Programs get the file name.
 new_password() { (umask 077 && openssl rand -hex 16 >"$folder/$1.password"); }
 
-# Starts a server on a free port of this machine, with nothing in it but its administrator. Sets `postgres_port`.
+# Starts an empty server on a free local port. Sets `postgres_port`.
 postgres_port='' postgres_pid=''
 start_postgres() {
   local data
   data=$(mktemp -d)
   folders+=("$data")
   new_password postgres
-  # The administrator's password goes where the server's user can read it, for a moment.
+  # Copies the administrator's password to where the server's user can read it, for a moment.
   install -m 600 "$folder/postgres.password" "$data/password"
   ((EUID)) || chown -R postgres:postgres "$data"
   (cd "$data" && as_postgres "$postgres_bin/initdb" -D "$data/db" -U postgres -A scram-sha-256 \
@@ -198,7 +209,7 @@ start_postgres() {
   }
   rm "$data/password"
   read -r postgres_port < <(free_ports 1)
-  # A server that gets SIGINT ends its sessions and stops in good order.
+  # On SIGINT, the server ends its sessions and shuts down cleanly.
   (cd "$data" && as_postgres setpriv --pdeathsig INT "$postgres_bin/postgres" -D "$data/db" \
     -c listen_addresses=127.0.0.1 -c "port=$postgres_port" -c unix_socket_directories=) \
     >"$folder/postgres.log" 2>&1 &
@@ -216,14 +227,14 @@ as_role() {
 }
 sql() { as_role "$1" "$postgres_bin/psql" -X -q -A -t -v ON_ERROR_STOP=1 -d "$2" -f -; }
 
-# What an administrator does once: the database, the role that owns the tables, and the role that Envoy logs in with.
+# What an administrator does once: create the database, the role that owns the tables, and the role for Envoy.
 prepare_database() {
   new_password idempotency_owner
   new_password envoy
   sql postgres postgres <<SQL
 CREATE ROLE idempotency_owner LOGIN PASSWORD '$(<"$folder/idempotency_owner.password")';
 CREATE DATABASE app OWNER idempotency_owner;
--- What a module may do; idempotencyctl migrate grants it the few rights that it needs.
+-- The privileges of the module: idempotencyctl migrate grants this role only what it needs.
 CREATE ROLE idempotency_filter NOLOGIN;
 CREATE ROLE idempotency_upstream NOLOGIN;
 CREATE ROLE idempotency_operator NOLOGIN;
@@ -236,7 +247,7 @@ SQL
   }
 }
 
-# The store of an Envoy: no password in the config, only the name of the file that has it.
+# The store config of an Envoy: it contains the name of the password file, not the password.
 postgres_store() {
   json "{'postgres': {'conninfo': a[0], 'password_file': a[1]}}" \
     "host=127.0.0.1 port=$postgres_port dbname=app user=envoy" "$folder/envoy.password"
@@ -244,7 +255,7 @@ postgres_store() {
 
 # --- the demonstration
 
-# check WHAT COMMAND...: one line.
+# check WHAT COMMAND...: runs a check and prints its result in one line.
 failures=0
 check() {
   local what=$1
@@ -260,55 +271,75 @@ check() {
 finish_demonstration() {
   say
   if ((failures)); then
-    say "The demonstration FAILED: $failures checks."
+    say "The demonstration FAILED ($failures failed checks)."
     return 1
   fi
-  say "The demonstration went well."
+  say "The demonstration passed."
 }
 
-# post WHERE PATH BODY [CURL ARGUMENT]...: keeps status, body and headers, and shows them in a line. WHERE is a port.
-status='' body=''
-# What a port is called, where there are several.
+# Names of the ports, if there are several.
 declare -A names=()
-post() {
-  local port=$1 path=$2 data=$3 shown
+# The Host of all requests. It is part of the fingerprint, so a retry through another port must use the same Host.
+service=127.0.0.1
+# send PORT PATH BODY [CURL ARGUMENT]...: stores status, body and headers. Without a response, the status is 000.
+status='' body=''
+send() {
+  local port=$1 path=$2 data=$3
   shift 3
+  # A request without an answer leaves nothing of the last one.
+  truncate -s 0 "$folder/body" "$folder/headers"
   status=$(curl -sS -o "$folder/body" -D "$folder/headers" -w '%{http_code}' "http://127.0.0.1:$port$path" \
-    -H 'content-type: application/json' "$@" -d "$data") || status=000
+    -H "host: $service" -H 'content-type: application/json' "$@" -d "$data") || status=000
   body=$(tr -d '\n' <"$folder/body")
+}
+
+# sent PORT PATH BODY RESULT: prints a summary line.
+sent() { say "> ${names[$1]:+${names[$1]}: }POST $2 $3 → $4"; }
+# post PORT PATH BODY [CURL ARGUMENT]...: sends a request and prints its response.
+post() {
+  local shown
+  send "$@"
   shown=$body
-  # Of a problem only its code.
+  # Shows only the code of a problem.
   [[ -z $(code) ]] || shown=$(code)
   ! is_replay || shown+='   (Idempotent-Replayed: true)'
-  say "> ${names[$port]:+${names[$port]}: }POST $path $data → $status $shown"
+  sent "$1" "$2" "$3" "$status $shown"
+}
+# post_and_hang_up PORT PATH BODY [CURL ARGUMENT]...: the client waits for a second only.
+post_and_hang_up() {
+  send "$@" --max-time 1 2>/dev/null
+  sent "$1" "$2" "$3" "the client hangs up after a second"
+  check "it got no response" test "$status" = 000
 }
 
 # The `code` of a problem body.
 code() { sed -n 's/.*"code": *"\([a-z_]*\)".*/\1/p' <<<"$body"; }
 is_replay() { grep -qi '^idempotent-replayed: true' "$folder/headers"; }
-# answered STATUS [CODE]: what the last post got.
+# answered STATUS [CODE]: whether the last post got this answer.
 answered() { [[ "$status $(code)" == "$1 ${2:-}" ]]; }
-# replayed BODY: whether the last post got this as a replay.
+# replayed BODY: whether the last post got this body as a replay.
 replayed() { [[ $body == "$1" ]] && is_replay; }
+# replayed_status STATUS: whether the last post got a replay with this status.
+replayed_status() { [[ $status == "$1" ]] && is_replay; }
 
-# post_20 PORT PATH BODY [CURL ARGUMENT]...: all at once. Each status once, with its number, in `status`.
+# post_20 PORT PATH BODY [CURL ARGUMENT]...: sends 20 requests concurrently. Sets `status` to the count of each status.
 post_20() {
   local port=$1 path=$2 data=$3
   shift 3
-  # What follows a # is not sent; it makes curl send the same request twenty times.
+  # The part after # is not sent; it makes curl send the same request twenty times.
   curl -sS --no-progress-meter --parallel --parallel-immediate --parallel-max 20 -o /dev/null -w '%{http_code}\n' \
-    "http://127.0.0.1:$port$path#[1-20]" -H 'content-type: application/json' "$@" -d "$data" >"$folder/statuses" || true
+    "http://127.0.0.1:$port$path#[1-20]" -H "host: $service" -H 'content-type: application/json' "$@" -d "$data" >"$folder/statuses" || true
   status=$(sort "$folder/statuses" | uniq -c | awk '{ printf "%s%s × %s", sep, $1, $2; sep = ", " }')
   say "> ${names[$port]:+${names[$port]}: }20 times POST $path $data → $status"
 }
-# Whether each of the twenty got the result, or was told that it is under way.
+# Whether each of the twenty got the result or a 409.
 twenty_answers() {
   [[ $(wc -l <"$folder/statuses") == 20 ]] && grep -q '^2' "$folder/statuses" && ! grep -qv '^\(2..\|409\)$' "$folder/statuses"
 }
 
 # How often the demo upstream ran a request: executions PATH [TEXT IN THE LINE].
 executions() { grep "^upstream: executed .* POST $1 " "$folder/upstream.log" | grep -c -- "${2:-}" || true; }
-# Only the demo upstream tells what it executed: check_executions PATH NUMBER [TEXT].
+# check_executions PATH NUMBER [TEXT]: only for the demo upstream, which logs what it executes.
 check_executions() {
   [[ -z $upstream_pid ]] || check "the upstream executed $(times "$2")" test "$(executions "$1" "${3:-}")" = "$2"
 }
@@ -320,7 +351,8 @@ times() {
   esac
 }
 
-# show_access_log NAME PATH: the log up to a request for this path, equal lines once. Envoy writes it a moment later.
+# show_access_log NAME PATH: prints the log once it has a request for this path, without repeated lines. Envoy writes
+# it with a short delay.
 show_access_log() {
   local end=$((SECONDS + 5))
   until grep -q " $2 " "$folder/$1.access" || ((SECONDS > end)); do
@@ -329,15 +361,15 @@ show_access_log() {
   uniq "$folder/$1.access" | sed 's/^/  /'
 }
 
-# Serves until Ctrl-C, and shows executions and access logs as they come.
+# Serves until Ctrl-C, and prints executions and access logs as they happen.
 serve_until_interrupted() {
   say
-  say "Ctrl-C ends it all."
+  say "Press Ctrl-C to stop."
   local logs=("$folder"/*.access)
   [[ -z $upstream_pid ]] || logs+=("$folder/upstream.log")
   tail -q -n 0 -f "${logs[@]}" --pid="$envoy_pid" &
   local code=0
   wait -n "${pids[@]}" || code=$?
   tail -n 20 "$folder"/*.log >&2
-  die "a server ended by itself (exit code $code)"
+  die "a server ended unexpectedly (exit code $code)"
 }

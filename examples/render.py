@@ -1,6 +1,6 @@
-"""Puts other values into the marked lines of an envoy.yaml: render.py FILE MARK=JSON... prints the result.
+"""Replaces values in the marked lines of an envoy.yaml: render.py FILE MARK=JSON... prints the result.
 
-A marked line ends with `{ … }  # MARK`; the braces and what is in them are replaced.
+A marked line ends with `{ … }  # MARK`; the braces and their contents are replaced.
 """
 
 import json

@@ -1,8 +1,8 @@
-"""A tiny payment service: every POST that reaches it is a payment made. Standard library only.
+"""A tiny payment service: every POST that reaches it makes a payment. Standard library only.
 
-upstream.py PORT    0 lets the system choose; the first line it prints tells the port
+upstream.py PORT    0 lets the system choose; the first line of the output is the port
 
-A payment takes a tenth of a second, a transfer (a path below /transfers) three.
+A payment takes a tenth of a second; a transfer, a refund, and a payment below /payments/slow three.
 """
 
 import itertools
@@ -12,10 +12,11 @@ import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 _payments = itertools.count(1)
+_SLOW = ("/transfers", "/refunds", "/payments/slow")
 
 
 class Server(ThreadingHTTPServer):
-    request_queue_size = 128  # Twenty clients may come at once.
+    request_queue_size = 128  # Twenty clients may connect at once.
     daemon_threads = True
 
 
@@ -36,7 +37,7 @@ class Handler(BaseHTTPRequestHandler):
             + (f" tenant={tenant}" if tenant else ""),
             flush=True,
         )
-        time.sleep(3 if self.path.startswith("/transfers") else 0.1)
+        time.sleep(3 if self.path.startswith(_SLOW) else 0.1)
         self._answer(201, {"payment": number, "request": body.decode(errors="replace")})
 
     do_PATCH = do_POST
@@ -50,10 +51,10 @@ class Handler(BaseHTTPRequestHandler):
         try:
             self.wfile.write(body)
         except OSError:
-            pass  # Envoy gave up waiting.
+            pass  # Envoy has timed out.
 
     def log_message(self, *_) -> None:
-        pass  # One line for each execution is enough.
+        pass  # One line per execution is enough.
 
 
 def main() -> None:

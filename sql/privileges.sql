@@ -1,6 +1,6 @@
--- Roles and what they may do. Run at the end of every migration, so that a role that was made later gets its rights.
--- Roles are made where the migrating role may do so; where it may not, an administrator makes them and runs the
--- migration again. They cannot log in: grant them to a login role, or let them log in with ALTER ROLE.
+-- Roles and their privileges. Runs at the end of every migration, so that a role that is created later gets its
+-- privileges. If the migrating role may create roles, this creates them. If not, an administrator creates them and runs
+-- the migration again. They cannot log in: grant them to a login role, or allow them to log in with ALTER ROLE.
 
 DO $$
 DECLARE
@@ -20,7 +20,7 @@ BEGIN
     END IF;
   END LOOP;
   IF EXISTS (SELECT FROM pg_roles WHERE rolname = 'idempotency_filter') THEN
-    -- The module pins these itself; this is for poolers that share sessions.
+    -- The module sets these in each session. They are needed for poolers that share sessions.
     FOREACH setting IN ARRAY ARRAY['default_transaction_isolation = ''read committed''', 'plan_cache_mode = force_generic_plan',
                                    'enable_seqscan = off', 'enable_indexscan = off',
                                    'enable_indexonlyscan = off', 'enable_hashjoin = off',
@@ -35,8 +35,8 @@ BEGIN
   END IF;
 END $$;
 
--- From nothing, so that what a role needs no longer, or was given by hand, is gone. Nobody sees the time in between:
--- this is one transaction.
+-- Revoke everything first, so that privileges that a role no longer needs, or that were granted by hand, are gone. This
+-- is one transaction, so no session sees the state in between.
 DO $$
 DECLARE
   holder text;
@@ -59,10 +59,11 @@ DECLARE
   role text;
 BEGIN
   FOREACH line IN ARRAY ARRAY[
-    -- The request path and the background jobs. Nothing is ever taken from the audit.
+    -- The request path and the background jobs. They never delete from the audit.
     'idempotency_filter: USAGE ON SCHEMA idempotency',
     'idempotency_filter: SELECT ON idempotency.schema_version',
-    'idempotency_filter: SELECT, INSERT, UPDATE, DELETE ON idempotency.key',
+    'idempotency_filter: SELECT, INSERT, UPDATE, DELETE ON idempotency.record',
+    'idempotency_filter: SELECT, INSERT, UPDATE, DELETE ON idempotency.key',  -- Its name before version 5.
     'idempotency_filter: SELECT, INSERT ON idempotency.response',
     'idempotency_filter: SELECT, DELETE ON idempotency.response_default',
     'idempotency_filter: SELECT, INSERT, UPDATE ON idempotency.leader',
@@ -73,25 +74,44 @@ BEGIN
     'idempotency_filter: EXECUTE ON FUNCTION idempotency.drop_response_partitions()',
     'idempotency_filter: EXECUTE ON FUNCTION idempotency.sweep(bigint, interval, bigint)',
     'idempotency_filter: EXECUTE ON FUNCTION idempotency.reap(bigint, boolean)',
+    'idempotency_filter: SELECT, INSERT, UPDATE ON idempotency.tenant_use',
+    'idempotency_filter: EXECUTE ON FUNCTION idempotency.count_tenant(bytea, bigint)',
+    'idempotency_filter: EXECUTE ON FUNCTION idempotency.recount_tenants(bigint)',
+    -- Records whose outcome is unknown: requests and the sweeper write them, the reconciler settles them.
+    'idempotency_filter: SELECT, INSERT, UPDATE, DELETE ON idempotency.unsettled',
+    'idempotency_filter: SELECT ON idempotency.unsettled_total',
+    'idempotency_filter: SELECT ON idempotency.unsettled_change',
+    'idempotency_filter: EXECUTE ON FUNCTION idempotency.tidy_unsettled(bigint)',
     -- Upstreams reach records through functions only.
     'idempotency_upstream: USAGE ON SCHEMA idempotency',
-    -- Operators look at everything and settle records.
+    -- Operators read everything and settle records.
     'idempotency_operator: USAGE ON SCHEMA idempotency',
     'idempotency_operator: SELECT ON idempotency.schema_version',
+    'idempotency_operator: SELECT, UPDATE, DELETE ON idempotency.record',
     'idempotency_operator: SELECT, UPDATE, DELETE ON idempotency.key',
     'idempotency_operator: SELECT, INSERT, DELETE ON idempotency.response',
     'idempotency_operator: SELECT ON idempotency.response_default',
     'idempotency_operator: SELECT, INSERT ON idempotency.audit',
     'idempotency_operator: SELECT ON idempotency.leader',
     'idempotency_operator: SELECT ON idempotency.sweep_position',
-    'idempotency_operator: SELECT ON idempotency.sweep_watch'
+    'idempotency_operator: SELECT ON idempotency.sweep_watch',
+    'idempotency_operator: SELECT ON idempotency.tenant_use',
+    'idempotency_operator: SELECT, INSERT, UPDATE, DELETE ON idempotency.unsettled',
+    'idempotency_operator: SELECT ON idempotency.unsettled_total',
+    'idempotency_operator: SELECT ON idempotency.unsettled_change',
+    'idempotency_operator: SELECT ON idempotency.records',
+    'idempotency_operator: EXECUTE ON FUNCTION idempotency.readable(bytea)',
+    'idempotency_operator: EXECUTE ON FUNCTION idempotency.key_hash(bytea, bytea, bytea)',
+    'idempotency_operator: EXECUTE ON FUNCTION idempotency.tidy_unsettled(bigint)',
+    'idempotency_operator: EXECUTE ON FUNCTION idempotency.purge_tenant(bytea, text, text, boolean, bigint)'
   ] LOOP
     role := split_part(line, ': ', 1);
     CONTINUE WHEN NOT EXISTS (SELECT FROM pg_roles WHERE rolname = role);
     BEGIN
       EXECUTE format('GRANT %s TO %I', split_part(line, ': ', 2), role);
     EXCEPTION
-      -- What a later migration makes, with `migrate --to` an earlier one. The tests hold the newest schema to this list.
+      -- With `migrate --to`, a later migration may create the object, or an earlier name may be gone. A test compares the
+      -- newest schema with this list.
       WHEN undefined_table OR undefined_function THEN NULL;
     END;
   END LOOP;

@@ -10,12 +10,14 @@ from pathlib import Path
 
 from harness.process import Workspace
 
-from . import ROOT, filter_group, peers, plot, programs, scaling, servers, stored_keys
+from . import ROOT, compare, detached, filter_group, peers, plot, programs, scaling, servers, stored_keys
 from .filter_group import Bench
 from .results import Results, show
 from .rounds import interleave
 
 GROUPS = ("all", "filter", "store", "micro", "peers", "scaling")
+DETACHED = "detached"  # Not part of `all`: `filter` has it.
+COMPARE = "compare"  # Not part of `all`: it needs another checkout.
 
 
 def run_programs(group: str, arguments: argparse.Namespace, results: Results) -> None:
@@ -34,6 +36,7 @@ def run_filter(bench: Bench, arguments: argparse.Namespace, results: Results) ->
     held = interleave(filter_group.held_scenarios(bench), arguments.rounds, "held requests")
     results.add("held", held)
     results.ratios.append(filter_group.held_ratio(held))
+    detached.run(bench, arguments.rounds, results)
     if arguments.group == "filter":
         _run_stored_keys(bench, [stored_keys.FEW, arguments.keys], arguments, results)
 
@@ -71,23 +74,34 @@ def run_peers(bench: Bench, arguments: argparse.Namespace, results: Results) -> 
     results.add("peers", found)
 
 
+def run_compare(bench: Bench, arguments: argparse.Namespace, results: Results) -> None:
+    compare.start_baseline(bench, arguments.baseline)
+    found = interleave(compare.scenarios(bench), arguments.rounds, COMPARE)
+    results.add(COMPARE, found)
+    results.ratios += compare.ratios(found)
+
+
 def run(arguments: argparse.Namespace) -> Results:
     chosen = GROUPS[1:] if arguments.group == "all" else (arguments.group,)
     results = Results()
     for group in ("micro", "store"):
         if group in chosen:
             run_programs(group, arguments, results)
-    if not {"filter", "peers", "scaling"} & {*chosen}:
+    if not {"filter", "peers", "scaling", DETACHED, COMPARE} & {*chosen}:
         return results
     workspace = Workspace()
     try:
         bench = Bench(workspace, arguments.seconds)
         if "filter" in chosen:
             run_filter(bench, arguments, results)
+        if DETACHED in chosen:
+            detached.run(bench, arguments.rounds, results)
         if "peers" in chosen:
             run_peers(bench, arguments, results)
         if "scaling" in chosen:
             run_scaling(bench, arguments, results)
+        if COMPARE in chosen:
+            run_compare(bench, arguments, results)
     except Exception:
         for process in workspace.processes:
             print(f"--- log of {process.name}\n{process.tail(5)}", file=sys.stderr)
@@ -99,12 +113,17 @@ def run(arguments: argparse.Namespace) -> Results:
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="bench/run", description=__doc__)
-    parser.add_argument("group", choices=GROUPS, nargs="?", default="all")
+    parser.add_argument("group", choices=(*GROUPS, DETACHED, COMPARE), nargs="?", default="all")
     parser.add_argument("--rounds", type=int, default=5, help="interleaved rounds; fewer than 5 say nothing")
     parser.add_argument("--seconds", type=float, default=3, help="of each run")
     parser.add_argument("--keys", type=int, default=10_000_000, help="stored keys of claim_p50_10m_vs_1k")
     parser.add_argument("--json", type=Path, metavar="FILE", help="all figures; a plot goes beside it")
+    parser.add_argument(
+        "--baseline", type=Path, metavar="CHECKOUT", help="another checkout, built, for compare"
+    )
     arguments = parser.parse_args()
+    if (arguments.group == COMPARE) != (arguments.baseline is not None):
+        parser.error("compare and --baseline go together")
     head = {
         "command": shlex.join(["bench/run", *sys.argv[1:]]),
         "date": datetime.datetime.now(datetime.UTC).date().isoformat(),

@@ -8,7 +8,7 @@ import threading
 
 from harness.process import Workspace
 
-from . import filter_group
+from . import detached, filter_group
 
 # Envoy's own functions have no names in its stripped program, but for those that modules call.
 REPORTS = {
@@ -22,6 +22,7 @@ SCENARIOS = {
     "off": ("off", lambda bench, **options: bench.off(**options)),
     "direct": ("direct", lambda bench, **options: bench.direct(**options)),
     "unique": ("postgres", lambda bench, **options: bench.unique(**options)),
+    "detached": (detached.ENVOY, lambda bench, **options: bench.unique(detached.ENVOY, **options)),
     "replay_cached": ("postgres", lambda bench, **options: bench.replay("postgres", **options)),
     "replay_uncached": ("uncached", lambda bench, **options: bench.replay("uncached", **options)),
     "sqlite": ("sqlite", lambda bench, **options: bench.unique("sqlite", **options)),
@@ -38,6 +39,7 @@ def main() -> int:
     workspace = Workspace()
     try:
         bench = filter_group.Bench(workspace, arguments.seconds + 3)
+        detached.start_envoy(bench)
         envoy, run = SCENARIOS[arguments.scenario]
         command = ["perf", "record", "-q", "--call-graph", "dwarf,16384", "-F", "499", "-o", arguments.output]
         command += ["-p", str(bench.envoys[envoy].process.pid), "--", "sleep", str(arguments.seconds)]

@@ -12,7 +12,7 @@ SHARES = (0, 25, 50, 75, 90, 99)
 STORED = (1_000, 1_000_000, 10_000_000)
 # Streams of an HTTP/2 connection; with so many fewer connections as many requests are under way.
 STREAMS = 8
-PRUNED = "idempotency.ttl_pruned"
+REAPED = "idempotency.reaped"
 
 
 def _protocols(in_flight: int) -> dict[str, dict]:
@@ -110,11 +110,11 @@ class Reaper:
         envoy = servers.start_envoy(self._bench.workspace, config)
         self._bench.load(envoy, seconds=0.5)
         if enabled:
-            wait_for(lambda: envoy.stat(PRUNED), "the reaper begins", deadline=90)
+            wait_for(lambda: envoy.stat(REAPED), "the reaper begins", deadline=90)
         self._bench.database.checkpoint()
-        before = envoy.stat(PRUNED)
+        before = envoy.stat(REAPED)
         figures = self._bench.load(envoy)
-        figures["reaped"] = envoy.stat(PRUNED) - before
+        figures["reaped"] = envoy.stat(REAPED) - before
         envoy.stop()
         if enabled and not figures["reaped"]:
             raise AssertionError("nothing was left to reap: take more expired records")

@@ -160,6 +160,14 @@ def keyed_config(upstream: Upstream, store: dict, **fields) -> EnvoyConfig:
     return _policy(_base(upstream, store), policy).filter(**fields)
 
 
+def detached_config(workspace: Workspace, upstream: Upstream, store: dict, **fields) -> EnvoyConfig:
+    """The same, but each request has a run of its own on a private listener."""
+    policy = {"enforcement": "REQUIRED", "operation": "create-payment", "detached": {}}
+    config = _policy(_base(upstream, store), policy).filter(**fields)
+    # Many runs that begin at once must not meet this limit.
+    return config.private_listener(workspace.new_folder("runs") / "runs.sock", accept_timeout="20s")
+
+
 def start_envoy(
     workspace: Workspace, config: EnvoyConfig, workers: int = WORKERS, env: dict[str, str] | None = None
 ) -> Envoy:

@@ -16,7 +16,7 @@ MOST_WARM_UPS = 30
 
 # Completed records without their responses (tombstones), of the last half day: a claim reads no response.
 _FILL = """
-INSERT INTO idempotency.key (tenant, operation, key, attempt, state, status, tombstone, response_schema,
+INSERT INTO idempotency.record (tenant, operation, key, attempt, state, status, tombstone, response_schema,
  fingerprint, lease_until, expires_at, reap_at, claimed_at, created_at, completed_at)
 SELECT 'tenant', 'create-payment', convert_to(substr(md5(n::text), 1, 16) || '-stored', 'UTF8'),
  n, 2, 201, 1, 1, convert_to(repeat('f', 33), 'UTF8'),
@@ -31,17 +31,17 @@ def fill(bench: Bench, database: str, count: int, life: str = "24 h") -> None:
     with bench.database.connect(database) as connection:
         indexes = connection.execute(
             "SELECT indexname, indexdef FROM pg_indexes"
-            " WHERE schemaname = 'idempotency' AND tablename = 'key' AND indexname <> 'key_pkey'"
+            " WHERE schemaname = 'idempotency' AND tablename = 'record' AND indexname <> 'record_pkey'"
         ).fetchall()
         for name, _ in indexes:
             connection.execute(f"DROP INDEX idempotency.{name}")
-        connection.execute("ALTER TABLE idempotency.key DROP CONSTRAINT key_pkey")
+        connection.execute("ALTER TABLE idempotency.record DROP CONSTRAINT record_pkey")
         connection.execute(_FILL, {"first": 1, "last": count, "life": life})
         connection.execute("SET maintenance_work_mem = '1GB'")
-        connection.execute("ALTER TABLE idempotency.key ADD PRIMARY KEY (tenant, operation, key)")
+        connection.execute("ALTER TABLE idempotency.record ADD PRIMARY KEY (tenant, operation, key)")
         for _, definition in indexes:
             connection.execute(definition)
-        connection.execute("VACUUM ANALYZE idempotency.key")
+        connection.execute("VACUUM ANALYZE idempotency.record")
 
 
 def claim_p50(bench: Bench, database: str) -> Figures:

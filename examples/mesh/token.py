@@ -1,7 +1,7 @@
 """A token issuer for the example, with the openssl program and the standard library.
 
 token.py jwks KEY.pem           prints the public key as a JSON Web Key Set
-token.py sign KEY.pem TENANT    prints a JSON Web Token (RS256) that is good for an hour
+token.py sign KEY.pem TENANT    prints a JSON Web Token (RS256) that is valid for an hour
 """
 
 import base64
@@ -22,7 +22,7 @@ def jwks(key: str) -> str:
     modulus = (
         subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip().partition("=")[2]
     )
-    # 65537, the exponent that openssl genrsa takes.
+    # 65537, the exponent that openssl genrsa uses.
     public = {"kty": "RSA", "alg": "RS256", "use": "sig", "kid": _KEY_ID, "e": "AQAB"}
     return json.dumps({"keys": [{**public, "n": encode(bytes.fromhex(modulus))}]})
 

@@ -8,7 +8,7 @@
 
 #include "source/cli/printable.h"
 
-namespace idempotency {
+namespace idempotency::cli {
 namespace {
 
 absl::Status usageError(const std::string& text) {
@@ -66,7 +66,7 @@ absl::StatusOr<Arguments> Arguments::parse(std::span<const std::string_view> wor
   return arguments;
 }
 
-// Takes the option in front, and tells how many words it took.
+// Takes the first option; returns how many words it used.
 absl::StatusOr<size_t> Arguments::takeOption(std::span<const std::string_view> words,
                                              std::span<const Option> options) {
   const std::string_view word = words.front();
@@ -76,6 +76,9 @@ absl::StatusOr<size_t> Arguments::takeOption(std::span<const std::string_view> w
       shown.starts_with("--") ? findOption(options, shown.substr(2)) : nullptr;
   if (option == nullptr) {
     return usageError(fmt::format("unknown option {}", printable(shown)));
+  }
+  if (!option->refusal.empty()) {
+    return usageError(fmt::format("{} is not accepted: {}", shown, option->refusal));
   }
   if (!option->repeated && has(option->name)) {
     return usageError(fmt::format("{} is given twice", shown));
@@ -93,7 +96,7 @@ absl::StatusOr<size_t> Arguments::takeOption(std::span<const std::string_view> w
     return 1;
   }
   if (words.size() < 2) {
-    return usageError(fmt::format("{} needs a value: {}", shown, option->value));
+    return usageError(fmt::format("{} requires a value: {}", shown, option->value));
   }
   options_.push_back({option->name, words[1]});
   return 2;
@@ -152,10 +155,10 @@ absl::StatusOr<size_t> Arguments::number(std::string_view name, size_t low, size
   const char* const last = given->data() + given->size();
   const auto [end, error] = std::from_chars(given->data(), last, result);
   if (error != std::errc() || end != last || result < low || result > high) {
-    return usageError(fmt::format("--{} is {}, must be a number from {} to {}", name,
+    return usageError(fmt::format("--{} is {}; must be a number from {} to {}", name,
                                   printable(*given), low, high));
   }
   return result;
 }
 
-}  // namespace idempotency
+}  // namespace idempotency::cli

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <algorithm>
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -10,29 +12,40 @@
 
 #include <absl/status/statusor.h>
 
-namespace idempotency {
+namespace idempotency::cli {
 
 // An option of a command: `--name VALUE`, `--name=VALUE`, or a switch `--name`.
 struct Option {
   std::string_view name;   // Without the dashes.
-  std::string_view value;  // Stands for the value in the help. Empty: a switch.
+  std::string_view value;  // Represents the value in the help. Empty: a switch.
   std::string_view help;
   bool repeated = false;  // May be given more than once.
+  // Not empty: the option is not accepted, and this says why. The help does not show it.
+  std::string_view refusal{};
 };
 
-// What a command takes besides options.
+// The options of a command that shares some of them with other commands.
+template <size_t... Sizes>
+constexpr auto joinOptions(const std::array<Option, Sizes>&... parts) {
+  std::array<Option, (Sizes + ...)> all{};
+  auto end = all.begin();
+  ((end = std::copy(parts.begin(), parts.end(), end)), ...);
+  return all;
+}
+
+// What a command accepts besides options.
 struct Operand {
-  std::string_view name;  // Stands for it in the help and in errors.
+  std::string_view name;  // Represents it in the help and in errors.
   std::string_view help;
   bool repeated = false;  // One or more. The last operand only.
 };
 
-// What an argument vector says, held to a command's tables. Views into the vector that was parsed.
+// An argument vector, checked against the tables of a command. Views into the parsed vector.
 class Arguments {
 public:
-  // Fails, in words for the user, on an option that is not in the table, lacks its value, has one
-  // too many or is given twice, and on too few or too many operands. After `--` everything is an
-  // operand.
+  // Fails, with a message for the user, if an option is not in the table, lacks its value, has one
+  // too many or is given twice, and if there are too few or too many operands. After `--`
+  // everything is an operand.
   static absl::StatusOr<Arguments> parse(std::span<const std::string_view> words,
                                          std::span<const Option> options,
                                          std::span<const Operand> operands);
@@ -64,7 +77,7 @@ private:
   std::vector<std::string_view> operands_;
 };
 
-// Whether the words ask for help, which then comes before any complaint about the other words.
+// Whether the words ask for help, which takes precedence over errors in the other words.
 bool asksForHelp(std::span<const std::string_view> words);
 
-}  // namespace idempotency
+}  // namespace idempotency::cli

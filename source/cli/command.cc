@@ -1,6 +1,7 @@
 #include "source/cli/command.h"
 
 #include <algorithm>
+#include <array>
 #include <fmt/format.h>
 #include <utility>
 #include <vector>
@@ -9,16 +10,17 @@
 
 #include "source/cli/printable.h"
 
-namespace idempotency {
+namespace idempotency::cli {
 namespace {
 
-constexpr std::string_view Program = "idempotencyctl";
-
-constexpr std::string_view ExitCodes =
-    "\nexit codes:\n"
-    "  0  done\n"
-    "  1  refused: the answer is no\n"
-    "  2  usage: the command line, or a file that it names, cannot be used\n";
+constexpr std::array<ExitCodeText, 4> ExitCodeTexts = {{
+    {"0", "done"},
+    {"1",
+     "the answer is no (not a valid key, different requests, a refused change), or the command "
+     "failed"},
+    {"2", "usage error: invalid arguments, or a file that cannot be used"},
+    {"3", "the store cannot be reached or used"},
+}};
 
 using Rows = std::vector<std::pair<std::string, std::string>>;
 
@@ -33,6 +35,14 @@ std::string table(const Rows& rows) {
     text += fmt::format("  {:{}}  {}\n", left, width, right);
   }
   return text;
+}
+
+std::string exitCodeHelp() {
+  Rows rows;
+  for (const ExitCodeText& code : ExitCodeTexts) {
+    rows.emplace_back(code.number, code.text);
+  }
+  return "\nexit codes:\n" + table(rows);
 }
 
 std::vector<std::string_view> split(std::string_view words) {
@@ -78,14 +88,80 @@ std::string commandList(std::span<const Command> commands, std::string_view grou
 std::string generalHelp(std::span<const Command> commands) {
   return fmt::format(
       "usage: {0} COMMAND [OPTIONS] [ARGUMENTS]\n\n"
-      "Works with the idempotency filter for Envoy and its records.\n{1}\n"
-      "'{0} COMMAND --help' tells more of a command.\n{2}",
-      Program, commandList(commands, ""), ExitCodes);
+      "Tools for the idempotency filter for Envoy: records, keys, fingerprints and the PostgreSQL "
+      "schema.\n{1}\n"
+      "Run '{0} COMMAND --help' for more.\n{2}",
+      Program, commandList(commands, ""), exitCodeHelp());
 }
 
 std::string groupHelp(std::span<const Command> commands, std::string_view group) {
   return fmt::format("usage: {0} {1} COMMAND [OPTIONS] [ARGUMENTS]\n{2}", Program, group,
                      commandList(commands, group));
+}
+
+bool isGroup(std::span<const Command> commands, std::string_view word) {
+  return std::any_of(commands.begin(), commands.end(),
+                     [&](const Command& command) { return split(command.words).front() == word; });
+}
+
+ExitCode complain(std::string_view message, std::string_view words, ExitCode code,
+                  Console& console) {
+  console.err << fmt::format("{}: {}\n", Program, message);
+  if (code == ExitCode::Usage) {
+    console.err << fmt::format("Try '{}{}{} --help'.\n", Program, words.empty() ? "" : " ", words);
+  }
+  return code;
+}
+
+ExitCode exitCode(const absl::Status& error) {
+  if (absl::IsInvalidArgument(error)) {
+    return ExitCode::Usage;
+  }
+  return absl::IsUnavailable(error) ? ExitCode::Unreachable : ExitCode::Refused;
+}
+
+ExitCode runCommand(const Command& command, std::span<const std::string_view> words,
+                    Console& console) {
+  const auto arguments = Arguments::parse(words, command.options, command.operands);
+  const auto result = arguments.ok() ? command.run(*arguments, console)
+                                     : absl::StatusOr<ExitCode>(arguments.status());
+  if (result.ok()) {
+    return *result;
+  }
+  return complain(std::string(result.status().message()), command.words, exitCode(result.status()),
+                  console);
+}
+
+// The words select no command: a group of commands, or nothing at all.
+ExitCode runWithoutCommand(std::span<const Command> commands,
+                           std::span<const std::string_view> words, Console& console) {
+  if (words.empty()) {
+    console.err << generalHelp(commands);
+    return ExitCode::Usage;
+  }
+  const std::string_view first = words.front();
+  if (isGroup(commands, first)) {
+    if (asksForHelp(words.subspan(1))) {
+      console.out << groupHelp(commands, first);
+      return ExitCode::Done;
+    }
+    const bool alone = words.size() == 1;
+    return complain(alone ? fmt::format("{} requires a command", first)
+                          : fmt::format("{} has no command {}", first, printable(words[1])),
+                    first, ExitCode::Usage, console);
+  }
+  if (asksForHelp(words) || first == "help") {
+    console.out << generalHelp(commands);
+    return ExitCode::Done;
+  }
+  return complain(fmt::format("unknown command {}", printable(first)), "", ExitCode::Usage,
+                  console);
+}
+
+}  // namespace
+
+std::span<const ExitCodeText> exitCodeTexts() {
+  return ExitCodeTexts;
 }
 
 std::string commandHelp(std::span<const Command> commands, const Command& command) {
@@ -100,6 +176,9 @@ std::string commandHelp(std::span<const Command> commands, const Command& comman
   }
   Rows options;
   for (const Option& option : command.options) {
+    if (!option.refusal.empty()) {
+      continue;
+    }
     std::string left = fmt::format("--{}", option.name);
     if (!option.value.empty()) {
       left += fmt::format(" {}", option.value);
@@ -119,78 +198,22 @@ std::string commandHelp(std::span<const Command> commands, const Command& comman
       below.push_back(other);
     }
   }
-  text += commandList(below, "");
-  text += ExitCodes;
-  return text;
+  return text + commandList(below, "");
 }
-
-bool isGroup(std::span<const Command> commands, std::string_view word) {
-  return std::any_of(commands.begin(), commands.end(),
-                     [&](const Command& command) { return split(command.words).front() == word; });
-}
-
-ExitCode complain(std::string_view message, std::string_view words, ExitCode code,
-                  Console& console) {
-  console.err << fmt::format("{}: {}\n", Program, message);
-  if (code == ExitCode::Usage) {
-    console.err << fmt::format("Try '{}{}{} --help'.\n", Program, words.empty() ? "" : " ", words);
-  }
-  return code;
-}
-
-ExitCode runCommand(const Command& command, std::span<const std::string_view> words,
-                    Console& console) {
-  const auto arguments = Arguments::parse(words, command.options, command.operands);
-  const auto result = arguments.ok() ? command.run(*arguments, console)
-                                     : absl::StatusOr<ExitCode>(arguments.status());
-  if (result.ok()) {
-    return *result;
-  }
-  const bool usage = absl::IsInvalidArgument(result.status());
-  return complain(std::string(result.status().message()), command.words,
-                  usage ? ExitCode::Usage : ExitCode::Refused, console);
-}
-
-// The words select no command: a group of commands, or nothing at all.
-ExitCode runWithoutCommand(std::span<const Command> commands,
-                           std::span<const std::string_view> words, Console& console) {
-  if (words.empty()) {
-    console.err << generalHelp(commands);
-    return ExitCode::Usage;
-  }
-  const std::string_view first = words.front();
-  if (isGroup(commands, first)) {
-    if (asksForHelp(words.subspan(1))) {
-      console.out << groupHelp(commands, first);
-      return ExitCode::Done;
-    }
-    const bool alone = words.size() == 1;
-    return complain(alone ? fmt::format("{} needs a command", first)
-                          : fmt::format("{} has no command {}", first, printable(words[1])),
-                    first, ExitCode::Usage, console);
-  }
-  if (asksForHelp(words) || first == "help") {
-    console.out << generalHelp(commands);
-    return ExitCode::Done;
-  }
-  return complain(fmt::format("unknown command {}", printable(first)), "", ExitCode::Usage,
-                  console);
-}
-
-}  // namespace
 
 ExitCode runCommandLine(std::span<const Command> commands, std::span<const std::string_view> words,
                         Console& console) {
+  console.commands = commands;
   const Command* const command = findCommand(commands, words);
   if (command == nullptr) {
     return runWithoutCommand(commands, words, console);
   }
   const auto rest = words.subspan(split(command->words).size());
   if (asksForHelp(rest)) {
-    console.out << commandHelp(commands, *command);
+    console.out << commandHelp(commands, *command) << exitCodeHelp();
     return ExitCode::Done;
   }
   return runCommand(*command, rest, console);
 }
 
-}  // namespace idempotency
+}  // namespace idempotency::cli

@@ -12,20 +12,24 @@
 #include "source/fingerprint/hex.h"
 #include "source/fingerprint/json_rejection.h"
 
-namespace idempotency {
+namespace idempotency::cli {
 namespace {
 
-constexpr std::array<Option, 10> Options = {{
-    {"method", "METHOD", "the request's method; must be given"},
-    {"path", "PATH", "its path with the query; must be given"},
-    {"header", "'NAME: VALUE'", "one of its headers", true},
-    {"body", "FILE", "a file with its body, - for stdin; no body by default"},
+constexpr std::array<Option, 14> Options = {{
+    {"method", "METHOD", "method of the request (required)"},
+    {"path", "PATH", "path with the query (required)"},
+    {"header", "'NAME: VALUE'", "a header of the request, including Host", true},
+    {"body", "FILE", "file with the body, - for stdin (default: no body)"},
     ModeOption,
     PointerOption,
     ExcludePointerOption,
     CountHeaderOption,
-    {"principal", "TEXT", "who sends it; counts only if given"},
-    {"explain", "", "show the parts that went into the fingerprint, too"},
+    QueryOption,
+    NoAuthorityOption,
+    SchemeOption,
+    {"principal", "TEXT", "principal; compared only if set"},
+    AlgorithmOption,
+    {"explain", "", "also show the parts that the first fingerprint is computed from"},
 }};
 
 absl::StatusOr<RequestText> readRequest(const Arguments& arguments) {
@@ -63,7 +67,7 @@ absl::StatusOr<RequestText> readRequest(const Arguments& arguments) {
 }
 
 // One line per part, so that the output can be read by line tools as well.
-std::string explainPart(const FingerprintPart& part) {
+std::string explainPart(const fingerprint::FingerprintPart& part) {
   if (part.name == "version") {
     return fmt::format("version: {}\n", static_cast<uint8_t>(part.bytes.at(0)));
   }
@@ -73,31 +77,56 @@ std::string explainPart(const FingerprintPart& part) {
   return fmt::format("{}, escaped: {}\n", printable(part.name), escaped(part.bytes));
 }
 
+// By all versions but the newest, as records of older builds have it.
+absl::Status showOlder(const RequestText& request, const fingerprint::FingerprintRules& rules,
+                       FingerprintView view, std::string_view principal, Console& console) {
+  for (uint8_t version = fingerprint::FingerprintVersion - 1;
+       version >= fingerprint::OldestFingerprintVersion; --version) {
+    view.version = version;
+    const auto explanation = explainRequest(request, rules, view, principal);
+    if (!explanation.ok()) {
+      return explanation.status();
+    }
+    console.out << fingerprint::toHex(explanation->result.fingerprint) << '\n';
+  }
+  return absl::OkStatus();
+}
+
 absl::StatusOr<ExitCode> run(const Arguments& arguments, Console& console) {
   auto rules = readFingerprintRules(arguments);
   if (!rules.ok()) {
     return rules.status();
   }
   rules->principal = arguments.has("principal");
+  const auto view = readFingerprintView(arguments);
+  if (!view.ok()) {
+    return view.status();
+  }
   const auto request = readRequest(arguments);
   if (!request.ok()) {
     return request.status();
   }
-  const auto explanation =
-      explainRequest(*request, *rules, arguments.value("principal").value_or(""));
+  const std::string_view principal = arguments.value("principal").value_or("");
+  const auto explanation = explainRequest(*request, *rules, *view, principal);
   if (!explanation.ok()) {
     return explanation.status();
   }
-  console.out << toHex(explanation->result.fingerprint) << '\n';
+  console.out << fingerprint::toHex(explanation->result.fingerprint) << '\n';
+  if (!view->version.has_value()) {
+    if (const absl::Status status = showOlder(*request, *rules, *view, principal, console);
+        !status.ok()) {
+      return status;
+    }
+  }
   if (!arguments.has("explain")) {
     return ExitCode::Done;
   }
-  for (const FingerprintPart& part : explanation->parts) {
+  for (const fingerprint::FingerprintPart& part : explanation->parts) {
     console.out << explainPart(part);
   }
-  if (explanation->result.body_form == BodyForm::RejectedJson) {
+  if (explanation->result.body_form == fingerprint::BodyForm::RejectedJson) {
     console.out << fmt::format("not compared as JSON: {}\n",
-                               describe(explanation->result.rejection));
+                               fingerprint::describe(explanation->result.rejection));
   }
   return ExitCode::Done;
 }
@@ -108,15 +137,20 @@ const Command FingerprintCommand = {
     .words = "fingerprint",
     .summary = "show the fingerprint of a request",
     .description =
-        "Prints the fingerprint by which the filter tells whether two requests with one key are "
-        "the\n"
-        "same: a version byte and a SHA-256, 66 hexadecimal digits, as the first line.\n"
+        "Prints the fingerprint that the filter uses to decide whether two requests with the same "
+        "key\n"
+        "are the same request. It has 66 hexadecimal digits: the version of the algorithm in one "
+        "byte,\n"
+        "and a SHA-256. The first line uses version 2, which the filter stores. The second uses "
+        "version\n"
+        "1, which records of older builds have. --algorithm prints only one of them.\n"
         "\n"
-        "With --explain a line follows for each part that was hashed, as 'NAME: BYTES', or as\n"
-        "'NAME, escaped: BYTES' with C escapes where the bytes are not plain text.",
+        "With --explain, a line follows for each hashed part: 'NAME: BYTES', or 'NAME, escaped: "
+        "BYTES'\n"
+        "with C escapes if the bytes are not plain text.",
     .options = Options,
     .operands = {},
     .run = run,
 };
 
-}  // namespace idempotency
+}  // namespace idempotency::cli

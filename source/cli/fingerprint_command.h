@@ -2,9 +2,9 @@
 
 #include "source/cli/command.h"
 
-namespace idempotency {
+namespace idempotency::cli {
 
-// `fingerprint`: what the filter would store to tell one request from another.
+// `fingerprint`: what the filter stores to distinguish requests.
 extern const Command FingerprintCommand;
 
-}  // namespace idempotency
+}  // namespace idempotency::cli

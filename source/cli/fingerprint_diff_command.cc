@@ -16,23 +16,23 @@
 #include "source/cli/request_text.h"
 #include "source/fingerprint/hex.h"
 
-namespace idempotency {
+namespace idempotency::cli {
 namespace {
 
-constexpr std::array<Option, 4> Options = {
-    {ModeOption, PointerOption, ExcludePointerOption, CountHeaderOption}};
+constexpr std::array<Option, 8> Options = {{ModeOption, PointerOption, ExcludePointerOption,
+                                            CountHeaderOption, QueryOption, NoAuthorityOption,
+                                            SchemeOption, AlgorithmOption}};
 
 constexpr std::array<Operand, 2> Operands = {{
-    {"A", "a file with a request, - for stdin"},
-    {"B", "another one"},
+    {"A", "file with a request, - for stdin"},
+    {"B", "file with the other request, - for stdin"},
 }};
 
-// How much of a part is shown: so many bytes before and after the place where the two requests
-// part.
+// How much of a part is shown: so many bytes before and after the first difference.
 constexpr size_t BytesBefore = 24;
 constexpr size_t BytesAfter = 56;
 
-using Parts = std::vector<FingerprintPart>;
+using Parts = std::vector<fingerprint::FingerprintPart>;
 
 // What a part is of, without the form that it has: "body (bytes)" and "body (canonical JSON)" are
 // both the body.
@@ -42,11 +42,11 @@ std::string_view subject(std::string_view name) {
 }
 
 // Pointers, since a body may be large.
-using PartsOfSubject = std::vector<const FingerprintPart*>;
+using PartsOfSubject = std::vector<const fingerprint::FingerprintPart*>;
 
 PartsOfSubject partsOf(const Parts& parts, std::string_view wanted) {
   PartsOfSubject result;
-  for (const FingerprintPart& part : parts) {
+  for (const fingerprint::FingerprintPart& part : parts) {
     if (subject(part.name) == wanted) {
       result.push_back(&part);
     }
@@ -56,14 +56,15 @@ PartsOfSubject partsOf(const Parts& parts, std::string_view wanted) {
 
 bool equal(const PartsOfSubject& a, const PartsOfSubject& b) {
   return std::equal(a.begin(), a.end(), b.begin(), b.end(),
-                    [](const FingerprintPart* x, const FingerprintPart* y) { return *x == *y; });
+                    [](const fingerprint::FingerprintPart* x,
+                       const fingerprint::FingerprintPart* y) { return *x == *y; });
 }
 
 // The subjects of both, each once, in the order of hashing.
 std::vector<std::string> subjects(const Parts& a, const Parts& b) {
   std::vector<std::string> result;
   for (const Parts* const parts : {&a, &b}) {
-    for (const FingerprintPart& part : *parts) {
+    for (const fingerprint::FingerprintPart& part : *parts) {
       const std::string name(subject(part.name));
       if (std::find(result.begin(), result.end(), name) == result.end()) {
         result.push_back(name);
@@ -121,8 +122,9 @@ void showDifferences(const Parts& a, const Parts& b, Console& console) {
   }
 }
 
-absl::StatusOr<FingerprintExplanation> explainFile(std::string_view file,
-                                                   const FingerprintRules& rules) {
+absl::StatusOr<fingerprint::FingerprintExplanation> explainFile(
+    std::string_view file, const fingerprint::FingerprintRules& rules,
+    const FingerprintView& view) {
   const auto text = readInputFile(file);
   if (!text.ok()) {
     return text.status();
@@ -130,7 +132,7 @@ absl::StatusOr<FingerprintExplanation> explainFile(std::string_view file,
   const auto request = parseRequestText(*text);
   absl::Status status = request.status();
   if (request.ok()) {
-    auto explanation = explainRequest(*request, rules, "");
+    auto explanation = explainRequest(*request, rules, view, "");
     if (explanation.ok()) {
       return explanation;
     }
@@ -145,21 +147,25 @@ absl::StatusOr<ExitCode> run(const Arguments& arguments, Console& console) {
   if (!rules.ok()) {
     return rules.status();
   }
+  const auto view = readFingerprintView(arguments);
+  if (!view.ok()) {
+    return view.status();
+  }
   const std::string_view file_a = arguments.operands()[0];
   const std::string_view file_b = arguments.operands()[1];
   if (file_a == "-" && file_b == "-") {
     return absl::InvalidArgumentError("only one of the requests can come from stdin");
   }
-  const auto a = explainFile(file_a, *rules);
+  const auto a = explainFile(file_a, *rules, *view);
   if (!a.ok()) {
     return a.status();
   }
-  const auto b = explainFile(file_b, *rules);
+  const auto b = explainFile(file_b, *rules, *view);
   if (!b.ok()) {
     return b.status();
   }
   if (a->result.fingerprint == b->result.fingerprint) {
-    console.out << fmt::format("same: {}\n", toHex(a->result.fingerprint));
+    console.out << fmt::format("same: {}\n", fingerprint::toHex(a->result.fingerprint));
     return ExitCode::Done;
   }
   showDifferences(a->parts, b->parts, console);
@@ -170,20 +176,26 @@ absl::StatusOr<ExitCode> run(const Arguments& arguments, Console& console) {
 
 const Command FingerprintDiffCommand = {
     .words = "fingerprint diff",
-    .summary = "tell which part of two requests differs",
+    .summary = "show which parts of two requests differ",
     .description =
-        "Compares two requests as the filter would. Prints 'same: FINGERPRINT' and exits with 0, "
-        "or\n"
-        "prints 'different: PART' for each part that differs, with an excerpt of both, and exits "
+        "Compares two requests as the filter would, with version 2 of the algorithm, or with "
+        "version 1\n"
+        "(for records of older builds) if --algorithm says so. Prints 'same: FINGERPRINT' and "
+        "exits "
+        "with\n"
+        "0, or prints 'different: PART' with an excerpt of both for each part that differs, and "
+        "exits\n"
         "with 1.\n"
         "\n"
-        "A file holds the text of an HTTP/1.1 request: the request line, header lines, an empty "
-        "line,\n"
-        "and the body, which is all that follows, byte for byte. Lines end with LF or CRLF. A\n"
-        "Content-Length, if there is one, must fit the body; Transfer-Encoding is refused. An "
-        "example:\n"
+        "A file contains the text of an HTTP/1.1 request: the request line, header lines, an "
+        "empty\n"
+        "line, and the body, which is everything that follows, byte for byte. Lines end with LF "
+        "or\n"
+        "CRLF. A Content-Length, if present, must match the body; Transfer-Encoding is refused.\n"
+        "Example:\n"
         "\n"
         "  POST /payments?currency=EUR HTTP/1.1\n"
+        "  Host: api.example.com\n"
         "  Content-Type: application/json\n"
         "\n"
         "  {\"amount\": 100}",
@@ -192,4 +204,4 @@ const Command FingerprintDiffCommand = {
     .run = run,
 };
 
-}  // namespace idempotency
+}  // namespace idempotency::cli

@@ -2,9 +2,9 @@
 
 #include "source/cli/command.h"
 
-namespace idempotency {
+namespace idempotency::cli {
 
 // `fingerprint diff`: whether two requests are the same for the filter, and if not, why.
 extern const Command FingerprintDiffCommand;
 
-}  // namespace idempotency
+}  // namespace idempotency::cli

@@ -9,37 +9,37 @@
 #include <absl/status/status.h>
 
 #include "source/cli/printable.h"
-#include "source/protocol/header_names.h"
+#include "source/http/header_names.h"
 
-namespace idempotency {
+namespace idempotency::cli {
 namespace {
 
 absl::Status usageError(const std::string& text) {
   return absl::InvalidArgumentError(text);
 }
 
-std::optional<FingerprintMode> modeNamed(std::string_view name) {
+std::optional<fingerprint::FingerprintMode> modeNamed(std::string_view name) {
   if (name == "canonical") {
-    return FingerprintMode::Canonical;
+    return fingerprint::FingerprintMode::Canonical;
   }
   if (name == "raw") {
-    return FingerprintMode::Raw;
+    return fingerprint::FingerprintMode::Raw;
   }
   if (name == "selected") {
-    return FingerprintMode::Selected;
+    return fingerprint::FingerprintMode::Selected;
   }
   if (name == "none") {
-    return FingerprintMode::None;
+    return fingerprint::FingerprintMode::None;
   }
   return std::nullopt;
 }
 
 absl::Status readPointers(const Arguments& arguments, std::string_view option,
-                          JsonPointerSet& pointers) {
+                          fingerprint::JsonPointerSet& pointers) {
   for (const std::string_view text : arguments.values(option)) {
-    const auto pointer = JsonPointer::parse(text);
+    const auto pointer = fingerprint::JsonPointer::parse(text);
     if (!pointer.ok()) {
-      return usageError(fmt::format("--{} is '{}', which is no JSON Pointer: {}", option,
+      return usageError(fmt::format("--{} is '{}', which is not a JSON Pointer: {}", option,
                                     printable(text),
                                     printable(std::string(pointer.status().message()))));
     }
@@ -50,42 +50,58 @@ absl::Status readPointers(const Arguments& arguments, std::string_view option,
 
 absl::Status readHeaderNames(const Arguments& arguments, std::vector<std::string>& names) {
   for (const std::string_view name : arguments.values(CountHeaderOption.name)) {
-    if (!isToken(name)) {
+    if (!http::isToken(name)) {
       return usageError(
-          fmt::format("--{} is no header name: {}", CountHeaderOption.name, printable(name)));
+          fmt::format("--{} is not a header name: {}", CountHeaderOption.name, printable(name)));
     }
-    names.push_back(toLower(name));
+    if (http::isHostHeader(http::toLower(name))) {
+      return usageError(fmt::format("--{} is {}, which is compared unless --{} is set",
+                                    CountHeaderOption.name, name, NoAuthorityOption.name));
+    }
+    names.push_back(http::toLower(name));
   }
   return absl::OkStatus();
 }
 
-absl::Status checkTogether(const FingerprintRules& rules) {
-  if (rules.mode == FingerprintMode::Selected && rules.pointers.empty()) {
-    return usageError("--mode selected needs at least one --pointer");
+absl::Status readQueryOrder(const Arguments& arguments, fingerprint::QueryOrder& order) {
+  const std::string_view name = arguments.value(QueryOption.name).value_or("sorted");
+  if (name != "sorted" && name != "as-sent") {
+    return usageError(
+        fmt::format("--{} is {}; must be sorted or as-sent", QueryOption.name, printable(name)));
   }
-  if (rules.mode != FingerprintMode::Selected && !rules.pointers.empty()) {
-    return usageError("--pointer needs --mode selected");
+  order = name == "sorted" ? fingerprint::QueryOrder::Sorted : fingerprint::QueryOrder::AsSent;
+  return absl::OkStatus();
+}
+
+absl::Status checkTogether(const fingerprint::FingerprintRules& rules) {
+  if (rules.mode == fingerprint::FingerprintMode::Selected && rules.pointers.empty()) {
+    return usageError("--mode selected requires at least one --pointer");
   }
-  if (rules.mode != FingerprintMode::Canonical && !rules.exclude_pointers.empty()) {
-    return usageError("--exclude-pointer needs --mode canonical");
+  if (rules.mode != fingerprint::FingerprintMode::Selected && !rules.pointers.empty()) {
+    return usageError("--pointer requires --mode selected");
+  }
+  if (rules.mode != fingerprint::FingerprintMode::Canonical && !rules.exclude_pointers.empty()) {
+    return usageError("--exclude-pointer requires --mode canonical");
   }
   return absl::OkStatus();
 }
 
 }  // namespace
 
-absl::StatusOr<FingerprintRules> readFingerprintRules(const Arguments& arguments) {
-  FingerprintRules rules;
+absl::StatusOr<fingerprint::FingerprintRules> readFingerprintRules(const Arguments& arguments) {
+  fingerprint::FingerprintRules rules;
   const std::string_view name = arguments.value(ModeOption.name).value_or("canonical");
   const auto mode = modeNamed(name);
   if (!mode) {
     return usageError(
-        fmt::format("--mode is {}, must be canonical, raw, selected or none", printable(name)));
+        fmt::format("--mode is {}; must be canonical, raw, selected or none", printable(name)));
   }
   rules.mode = *mode;
   absl::Status status = readPointers(arguments, PointerOption.name, rules.pointers);
   status.Update(readPointers(arguments, ExcludePointerOption.name, rules.exclude_pointers));
   status.Update(readHeaderNames(arguments, rules.headers));
+  status.Update(readQueryOrder(arguments, rules.query));
+  rules.authority = !arguments.has(NoAuthorityOption.name);
   status.Update(checkTogether(rules));
   if (!status.ok()) {
     return status;
@@ -93,29 +109,54 @@ absl::StatusOr<FingerprintRules> readFingerprintRules(const Arguments& arguments
   return rules;
 }
 
-absl::StatusOr<FingerprintExplanation> explainRequest(const RequestText& request,
-                                                      const FingerprintRules& rules,
-                                                      std::string_view principal) {
-  const auto content_type = contentType(request);
-  if (!content_type.ok()) {
-    return content_type.status();
+absl::StatusOr<FingerprintView> readFingerprintView(const Arguments& arguments) {
+  FingerprintView view;
+  view.scheme = arguments.value(SchemeOption.name).value_or("https");
+  if (view.scheme != "http" && view.scheme != "https") {
+    return usageError(fmt::format("--{} is {}; must be http or https", SchemeOption.name,
+                                  printable(view.scheme)));
   }
-  std::vector<RequestHeader> headers;
+  const auto version =
+      arguments.number(AlgorithmOption.name, fingerprint::OldestFingerprintVersion,
+                       fingerprint::FingerprintVersion, fingerprint::FingerprintVersion);
+  if (!version.ok()) {
+    return version.status();
+  }
+  if (arguments.has(AlgorithmOption.name)) {
+    view.version = static_cast<uint8_t>(*version);
+  }
+  return view;
+}
+
+absl::StatusOr<fingerprint::FingerprintExplanation> explainRequest(
+    const RequestText& request, const fingerprint::FingerprintRules& rules,
+    const FingerprintView& view, std::string_view principal) {
+  const auto content_type = contentType(request);
+  const auto host = authority(request);
+  absl::Status status = content_type.status();
+  status.Update(host.status());
+  if (!status.ok()) {
+    return status;
+  }
+  std::vector<fingerprint::RequestHeader> headers;
   for (const auto& [name, value] : request.headers) {
     headers.push_back({name, value});
   }
   const std::array<std::string_view, 1> body = {request.body};
-  auto explanation = explainFingerprint({.method = request.method,
-                                         .path = request.path,
-                                         .content_type = *content_type,
-                                         .headers = headers,
-                                         .principal = principal,
-                                         .body = body},
-                                        rules);
+  auto explanation = fingerprint::explainFingerprint(
+      {.method = request.method,
+       .scheme = view.scheme,
+       .authority = *host,
+       .path = request.path,
+       .content_type = *content_type,
+       .headers = headers,
+       .principal = principal,
+       .body = body},
+      rules, view.version.value_or(fingerprint::FingerprintVersion));
   if (!explanation) {
     return absl::InternalError("the hash function failed");
   }
   return *std::move(explanation);
 }
 
-}  // namespace idempotency
+}  // namespace idempotency::cli

@@ -12,7 +12,7 @@
 
 #include "source/cli/printable.h"
 
-namespace idempotency {
+namespace idempotency::cli {
 namespace {
 
 class FileDescriptor {
@@ -67,4 +67,4 @@ absl::StatusOr<std::string> readInputFile(std::string_view name, size_t limit) {
   }
 }
 
-}  // namespace idempotency
+}  // namespace idempotency::cli

@@ -2,9 +2,9 @@
 
 #include "source/cli/command.h"
 
-namespace idempotency {
+namespace idempotency::cli {
 
-// `key parse`: what the filter would read from an Idempotency-Key header.
+// `key parse`: what the filter reads from an Idempotency-Key header.
 extern const Command KeyParseCommand;
 
-}  // namespace idempotency
+}  // namespace idempotency::cli

@@ -3,35 +3,31 @@
 #include <array>
 #include <string>
 
-#include "source/cli/input_file.h"
-#include "source/store/postgres/migrate.h"
+#include "source/cli/password_file.h"
+#include "source/store/postgres/schema/migrate.h"
 
-namespace idempotency {
+namespace idempotency::cli {
 namespace {
 
 constexpr size_t MostMigrations = 9999;
 constexpr size_t LongestLockTimeout = 3'600'000;
-constexpr size_t LongestPassword = 4096;
 
 constexpr std::array<Option, 5> Options = {{
-    {"conninfo", "CONNINFO", "the database, as words or URI; else the PG… variables of libpq"},
-    {"password-file", "FILE", "a file that holds the password; - for stdin"},
-    {"to", "N", "stop at this schema version; the newest by default"},
-    {"dry-run", "", "print the SQL that would be run, and change nothing"},
+    {"conninfo", "CONNINFO", "connection string (default: libpq's PG* variables)"},
+    {"password-file", "FILE", "file that contains the password; - for stdin"},
+    {"to", "N", "stop at this schema version (default: the newest)"},
+    {"dry-run", "", "print the SQL that would be run, without running it"},
     {"lock-timeout", "MS",
-     "how long each migration waits for a table in use, in milliseconds; 5000 by default"},
+     "how long each migration waits for a locked table, in milliseconds (default: 5000)"},
 }};
 
 absl::StatusOr<postgres::MigrateOptions> readOptions(const Arguments& arguments) {
   postgres::MigrateOptions options;
   options.conninfo = arguments.value("conninfo").value_or("");
   if (const auto file = arguments.value("password-file"); file.has_value()) {
-    auto password = readInputFile(*file, LongestPassword);
+    auto password = readPasswordFile(*file);
     if (!password.ok()) {
       return password.status();
-    }
-    while (!password->empty() && (password->back() == '\n' || password->back() == '\r')) {
-      password->pop_back();
     }
     options.password = *std::move(password);
   }
@@ -70,16 +66,13 @@ const Command MigrateCommand = {
     .words = "migrate",
     .summary = "bring the PostgreSQL schema up to date",
     .description =
-        "Runs the migrations that the database lacks, forward only, each in a transaction of its "
-        "own, and\n"
-        "then grants the roles what they need. Harmless when there is nothing to do; two at once "
-        "take\n"
-        "turns. Run it as the role that is to own the schema `idempotency`, before modules that "
-        "need the\n"
-        "new version are started.",
+        "Applies missing migrations, each in its own transaction, and then grants privileges. Safe "
+        "to\n"
+        "repeat; concurrent runs wait for each other. Run it as the schema owner, before starting\n"
+        "modules that need the new version.",
     .options = Options,
     .operands = {},
     .run = run,
 };
 
-}  // namespace idempotency
+}  // namespace idempotency::cli

@@ -2,9 +2,9 @@
 
 #include "source/cli/command.h"
 
-namespace idempotency {
+namespace idempotency::cli {
 
 // `idempotencyctl migrate`.
 extern const Command MigrateCommand;
 
-}  // namespace idempotency
+}  // namespace idempotency::cli

@@ -5,7 +5,7 @@
 
 #include "source/fingerprint/utf8.h"
 
-namespace idempotency {
+namespace idempotency::cli {
 namespace {
 
 // The size of the character that starts at `at`, if it can be shown as it is; else 0.
@@ -14,7 +14,7 @@ size_t printableSize(const std::string& text, size_t at) {
   if (byte < 0x80) {
     return byte >= 0x20 && byte != 0x7f ? 1 : 0;
   }
-  const size_t size = utf8Length(text.data() + at);
+  const size_t size = fingerprint::utf8Length(text.data() + at);
   // U+0080 to U+009F are control characters, too.
   const bool control = byte == 0xc2 && static_cast<uint8_t>(text[at + 1]) < 0xa0;
   return control ? 0 : size;
@@ -64,4 +64,4 @@ std::string printable(std::string_view text) {
   return isPrintable(text) ? std::string(text) : escaped(text);
 }
 
-}  // namespace idempotency
+}  // namespace idempotency::cli

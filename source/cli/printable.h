@@ -3,7 +3,7 @@
 #include <string>
 #include <string_view>
 
-namespace idempotency {
+namespace idempotency::cli {
 
 // Whether a terminal shows the text as it is: UTF-8 without control characters.
 bool isPrintable(std::string_view text);
@@ -16,4 +16,4 @@ std::string escaped(std::string_view text);
 // reaches the terminal.
 std::string printable(std::string_view text);
 
-}  // namespace idempotency
+}  // namespace idempotency::cli

@@ -4,14 +4,13 @@
 #include <charconv>
 #include <cstdint>
 #include <fmt/format.h>
-#include <optional>
 
 #include <absl/status/status.h>
 
 #include "source/cli/printable.h"
-#include "source/protocol/header_names.h"
+#include "source/http/header_names.h"
 
-namespace idempotency {
+namespace idempotency::cli {
 namespace {
 
 absl::Status badInput(const std::string& text) {
@@ -59,7 +58,7 @@ private:
   size_t number_ = 0;
 };
 
-// `POST /path HTTP/1.1`. The version says nothing about the request and is only looked at for form.
+// `POST /path HTTP/1.1`. The version is not used; only its format is checked.
 absl::Status parseRequestLine(std::string_view line, RequestText& request) {
   const size_t first = line.find(' ');
   const size_t last = line.rfind(' ');
@@ -77,8 +76,7 @@ absl::Status parseRequestLine(std::string_view line, RequestText& request) {
 absl::Status checkBody(const RequestText& request) {
   for (const auto& [name, value] : request.headers) {
     if (name == "transfer-encoding") {
-      return badInput(
-          "Transfer-Encoding is not understood: leave it out and write the body as it is");
+      return badInput("Transfer-Encoding is not supported: omit it and write the body as it is");
     }
     if (name != "content-length") {
       continue;
@@ -87,11 +85,28 @@ absl::Status checkBody(const RequestText& request) {
     const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), length);
     if (error != std::errc() || end != value.data() + value.size() ||
         length != request.body.size()) {
-      return badInput(fmt::format("Content-Length says {}, but the body has {} bytes",
+      return badInput(fmt::format("Content-Length is {}, but the body has {} bytes",
                                   printable(value), request.body.size()));
     }
   }
   return absl::OkStatus();
+}
+
+// `shown` is the name as people write it.
+absl::StatusOr<std::optional<std::string_view>> onlyValue(const RequestText& request,
+                                                          std::string_view wanted,
+                                                          std::string_view shown) {
+  std::optional<std::string_view> found;
+  for (const auto& [name, value] : request.headers) {
+    if (name != wanted) {
+      continue;
+    }
+    if (found) {
+      return badInput(fmt::format("more than one {} header", shown));
+    }
+    found = value;
+  }
+  return found;
 }
 
 absl::Status atLine(size_t number, const absl::Status& status) {
@@ -101,7 +116,7 @@ absl::Status atLine(size_t number, const absl::Status& status) {
 }  // namespace
 
 absl::Status checkMethod(std::string_view method) {
-  if (!isToken(method)) {
+  if (!http::isToken(method)) {
     return badInput(fmt::format("not an HTTP method: {}", printable(method)));
   }
   return absl::OkStatus();
@@ -119,14 +134,14 @@ absl::Status checkPath(std::string_view path) {
 absl::StatusOr<std::pair<std::string, std::string>> parseHeaderLine(std::string_view line) {
   const size_t colon = line.find(':');
   const std::string_view name = line.substr(0, colon);
-  if (colon == std::string_view::npos || !isToken(name)) {
+  if (colon == std::string_view::npos || !http::isToken(name)) {
     return badInput(fmt::format("not a header such as 'Name: value': {}", printable(line)));
   }
   const std::string_view value = trim(line.substr(colon + 1));
   if (std::any_of(value.begin(), value.end(), [](char c) { return c != '\t' && isControl(c); })) {
-    return badInput(fmt::format("header {} has a control character", name));
+    return badInput(fmt::format("header {} contains a control character", name));
   }
-  return std::pair(toLower(name), std::string(value));
+  return std::pair(http::toLower(name), std::string(value));
 }
 
 absl::StatusOr<RequestText> parseRequestText(std::string_view text) {
@@ -160,18 +175,12 @@ absl::StatusOr<RequestText> parseRequestText(std::string_view text) {
   return request;
 }
 
-absl::StatusOr<std::string_view> contentType(const RequestText& request) {
-  std::optional<std::string_view> found;
-  for (const auto& [name, value] : request.headers) {
-    if (name != "content-type") {
-      continue;
-    }
-    if (found) {
-      return badInput("more than one Content-Type header");
-    }
-    found = value;
-  }
-  return found.value_or("");
+absl::StatusOr<std::optional<std::string_view>> contentType(const RequestText& request) {
+  return onlyValue(request, "content-type", "Content-Type");
 }
 
-}  // namespace idempotency
+absl::StatusOr<std::optional<std::string_view>> authority(const RequestText& request) {
+  return onlyValue(request, "host", "Host");
+}
+
+}  // namespace idempotency::cli

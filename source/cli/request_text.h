@@ -1,5 +1,6 @@
 #pragma once
 
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -7,10 +8,9 @@
 
 #include <absl/status/statusor.h>
 
-namespace idempotency {
+namespace idempotency::cli {
 
-// A request that stands in a file or on the command line, checked so far that it could have been
-// sent.
+// A request from a file or the command line, checked to the extent that it could have been sent.
 struct RequestText {
   std::string method;
   std::string path;  // With the query, as in Envoy's `:path`.
@@ -19,10 +19,10 @@ struct RequestText {
   std::string body;
 };
 
-// Reads the text of an HTTP/1.1 request: request line, header lines, an empty line, and then the
-// body, which is all the rest, byte for byte. Lines end with LF or CRLF. Fails, naming the line, on
-// what is not of this form, on a body that is not as long as Content-Length says, and on
-// Transfer-Encoding, since the body stands here as it is.
+// Parses the text of an HTTP/1.1 request: request line, header lines, an empty line, and the body,
+// which is everything that follows, byte for byte. Lines end with LF or CRLF. Fails, and names the
+// line, on any other form, on a body whose length differs from Content-Length, and on
+// Transfer-Encoding, because the body is given unencoded.
 absl::StatusOr<RequestText> parseRequestText(std::string_view text);
 
 // One header line, `Name: value`.
@@ -31,7 +31,8 @@ absl::StatusOr<std::pair<std::string, std::string>> parseHeaderLine(std::string_
 absl::Status checkMethod(std::string_view method);
 absl::Status checkPath(std::string_view path);
 
-// The value of Content-Type, empty if there is none. Fails if there are two.
-absl::StatusOr<std::string_view> contentType(const RequestText& request);
+// The values of Content-Type and Host; none if there is no such line. Fail if there are two.
+absl::StatusOr<std::optional<std::string_view>> contentType(const RequestText& request);
+absl::StatusOr<std::optional<std::string_view>> authority(const RequestText& request);
 
-}  // namespace idempotency
+}  // namespace idempotency::cli

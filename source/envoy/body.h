@@ -8,8 +8,8 @@
 namespace idempotency::envoy {
 
 // One of a stream's four bodies. "Received" ones exist only inside the body hook of their
-// direction. A view: worker thread only, dead with the stream; chunks live until the hook returns
-// or until the same body is changed.
+// direction. A view: worker thread only, invalid after the stream. Chunks stay valid until the hook
+// returns or the same body is changed.
 class Body {
 public:
   Body(raw::StreamPtr stream, BodyKind kind) : stream_(stream), kind_(kind) {}
@@ -31,7 +31,7 @@ public:
     }
   }
 
-  // Envoy copies the bytes. After a change of a response's body its content-length must go.
+  // Envoy copies the bytes. If you change the body of a response, remove its content-length.
   bool append(std::string_view data) const {
     return raw::envoy_dynamic_module_callback_http_append_body(stream_, kind_, toBytes(data));
   }

@@ -11,14 +11,14 @@
 
 namespace idempotency::envoy {
 
-// Envoy's side of one filter config. A handle without ownership: never used once the config's
-// destructor has run. Main thread, except where metrics.h says more.
+// Envoy's side of one filter config. Does not own it: do not use it after the config's destructor
+// has run. Main thread, except as stated in metrics.h.
 class ConfigHandle {
 public:
   explicit ConfigHandle(raw::ConfigPtr handle) : handle_(handle) {}
   raw::ConfigPtr handle() const { return handle_; }
 
-  // Definitions: only while the config is being made. None: refused, which makes the config
+  // Definitions: only while the config is being created. None: refused, which makes the config
   // unusable.
   std::optional<Counter> defineCounter(std::string_view name) const {
     return define<Counter>(raw::envoy_dynamic_module_callback_http_filter_config_define_counter,
@@ -79,8 +79,8 @@ public:
         handle_, histogram.id, nullptr, 0, value);
   }
 
-  // A request bound to no client, from a task of the config's mailbox. Answered by the config's
-  // SideRequestHooks.
+  // A request without a client, from a task of the config's mailbox. The response goes to the
+  // config's SideRequestHooks.
   SideRequestStart startCallout(const SideRequest& request) const {
     SideRequestStart start;
     start.result = raw::envoy_dynamic_module_callback_http_filter_config_http_callout(
@@ -109,7 +109,7 @@ public:
     raw::envoy_dynamic_module_callback_http_filter_config_reset_http_stream(handle_, id);
   }
 
-  // Subscribes to a secret, only while the config is being made. An empty json names a static
+  // Subscribes to a secret, only while the config is being created. An empty json names a static
   // secret. None: Envoy 1.39, or refused.
   std::optional<size_t> subscribeSecret(std::string_view name, std::string_view sds_json) const {
     if (raw::envoy_dynamic_module_callback_http_filter_config_generic_secret_subscribe == nullptr) {

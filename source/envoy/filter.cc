@@ -19,13 +19,13 @@ std::shared_ptr<Mailbox> Filter::mailbox() {
   return mailbox_;
 }
 
-FilterConfig::~FilterConfig() {
+FilterFactory::~FilterFactory() {
   if (mailbox_ != nullptr) {
     mailbox_->close();
   }
 }
 
-std::shared_ptr<Mailbox> FilterConfig::mailbox() {
+std::shared_ptr<Mailbox> FilterFactory::mailbox() {
   if (mailbox_ == nullptr) {
     mailbox_ = std::make_shared<Mailbox>(Scheduler::forConfig(handle_.handle()));
   }

@@ -1,8 +1,10 @@
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <initializer_list>
+#include <iterator>
 #include <optional>
 #include <span>
 #include <string_view>
@@ -12,10 +14,10 @@
 
 namespace idempotency::envoy {
 
-// One of a stream's four header maps. A view: worker thread only, dead with the stream. The texts
-// that it returns belong to Envoy and live until the hook returns or until the same map is changed:
-// copy what must last. A map that does not exist now (the response's during the request, say) is
-// empty and takes no changes.
+// One of a stream's four header maps. A view: worker thread only, invalid after the stream. The
+// texts that it returns belong to Envoy and stay valid until the hook returns or the same map is
+// changed: copy what must last longer. A map that does not exist at the moment (for example, the
+// response's during the request) is empty and cannot be changed.
 class Headers {
 public:
   Headers(raw::StreamPtr stream, HeaderMap map) : stream_(stream), map_(map) {}
@@ -30,7 +32,7 @@ public:
     return toView(value);
   }
 
-  // How many lines of that name there are.
+  // The number of lines with that name.
   size_t count(std::string_view name) const {
     raw::Bytes value{nullptr, 0};
     size_t total = 0;
@@ -42,7 +44,7 @@ public:
   size_t size() const {
     return raw::envoy_dynamic_module_callback_http_get_headers_size(stream_, map_);
   }
-  // All fields in order, names in lower case, pseudo headers among them. `fields` has room for
+  // All fields in order, with names in lower case, including pseudo-headers. `fields` has room for
   // size() of them. False: there is no such map.
   bool copyTo(std::span<Field> fields) const {
     return !fields.empty() &&
@@ -56,15 +58,15 @@ public:
     return fields;
   }
 
-  // Appends a line. False when nothing was added: the map does not exist, or the value is empty,
+  // Appends a line. False if nothing was added: the map does not exist, or the value is empty,
   // which Envoy refuses here.
   bool add(std::string_view name, std::string_view value) const {
     return raw::envoy_dynamic_module_callback_http_add_header(stream_, map_, toBytes(name),
                                                               toBytes(value));
   }
 
-  // Replaces all lines of that name by one. False as for add(); an empty value would mean removal
-  // to Envoy, so it is refused here: say remove().
+  // Replaces all lines of that name by one. False as for add(). For Envoy an empty value means
+  // removal, so it is refused here: call remove().
   bool set(std::string_view name, std::string_view value) const {
     return !value.empty() && raw::envoy_dynamic_module_callback_http_set_header(
                                  stream_, map_, toBytes(name), toBytes(value));
@@ -74,17 +76,20 @@ public:
     return raw::envoy_dynamic_module_callback_http_set_header(stream_, map_, toBytes(name),
                                                               raw::Bytes{nullptr, 0});
   }
-  // Names in lower case. Looks first, since most often none is there: to remove what is not there
-  // costs Envoy as much.
-  void remove(std::initializer_list<std::string_view> names) const;
+  // Names in lower case, not views of this map. Looks for each name first, because usually none is
+  // present, and removing an absent name costs Envoy just as much.
+  void remove(std::span<const std::string_view> names) const;
+  void remove(std::initializer_list<std::string_view> names) const {
+    remove(std::span(names.begin(), names.size()));
+  }
 
 private:
   raw::StreamPtr stream_;
   HeaderMap map_;
 };
 
-// The lines of a map as they are now, all read at once: asking Envoy for each by name costs more
-// from the second on. Texts as those of Headers.
+// The lines of a map at this moment, all read at once. From the second name on, this is cheaper
+// than asking Envoy for each name. Texts as in Headers.
 class HeaderLines {
 public:
   explicit HeaderLines(const Headers& headers) {
@@ -107,6 +112,8 @@ public:
     }
     return std::nullopt;
   }
+  // All of them, in order.
+  std::span<const Field> all() const { return lines_; }
   size_t count(std::string_view name) const {
     size_t total = 0;
     for (const Field& line : lines_) {
@@ -116,17 +123,21 @@ public:
   }
 
 private:
-  std::array<Field, 32> few_;  // As many as most requests have.
+  std::array<Field, 32> few_;  // Enough for most requests.
   std::vector<Field> many_;
   std::span<const Field> lines_;
 };
 
-inline void Headers::remove(std::initializer_list<std::string_view> names) const {
-  const HeaderLines lines(*this);
-  for (const std::string_view name : names) {
-    if (lines.get(name).has_value()) {
-      remove(name);
-    }
+inline void Headers::remove(std::span<const std::string_view> names) const {
+  std::vector<std::string_view> present;
+  {
+    const HeaderLines lines(*this);
+    std::copy_if(names.begin(), names.end(), std::back_inserter(present),
+                 [&](std::string_view name) { return lines.get(name).has_value(); });
+  }
+  // From the first removal on, the texts of the lines are invalid.
+  for (const std::string_view name : present) {
+    remove(name);
   }
 }
 

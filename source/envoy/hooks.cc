@@ -1,4 +1,4 @@
-// The functions that Envoy calls: unpack, guard, delegate. Nothing may throw out of here, so every
+// The functions that Envoy calls: unpack, guard, delegate. No exception may leave them, so every
 // hook that runs code of the module goes through one of the guards below.
 #include <cstdint>
 #include <exception>
@@ -14,7 +14,8 @@
 
 namespace idempotency::envoy {
 
-// Runs `work` and returns its result; if it throws, tells `refuse` why and returns its result.
+// Runs `work` and returns its result. If it throws, calls `refuse` with the reason and returns its
+// result.
 template <class Work, class Refuse>
 auto guarded(Work&& work, Refuse&& refuse) noexcept -> decltype(work()) {
   try {
@@ -30,17 +31,17 @@ void logException(const char* hook, const char* what) noexcept {
   try {
     log(LogLevel::Error, std::string("idempotency: exception in ") + hook + ": " + what);
   } catch (...) {
-    log(LogLevel::Error, "idempotency: exception in a hook, and no memory to say which");
+    log(LogLevel::Error, "idempotency: exception in a hook; out of memory");
   }
 }
 
 // Owns the module's config on behalf of Envoy.
 class ConfigHolder {
 public:
-  ConfigHolder(ConfigHandle handle, Counter hook_exception, std::unique_ptr<FilterConfig> config)
+  ConfigHolder(ConfigHandle handle, Counter hook_exception, std::unique_ptr<FilterFactory> config)
       : handle_(handle), hook_exception_(hook_exception), config_(std::move(config)) {}
 
-  // Null when the counter or the config could not be made; the reason was logged.
+  // Null if the counter or the config could not be created; the reason was logged.
   static std::unique_ptr<ConfigHolder> create(ConfigHandle handle, std::string_view name,
                                               std::string_view json) {
     const auto hook_exception = handle.defineCounter("hook_exception");
@@ -48,7 +49,7 @@ public:
       log(LogLevel::Error, "idempotency: cannot define the counter hook_exception");
       return nullptr;
     }
-    auto config = createFilterConfig(handle, name, json);
+    auto config = createFilterFactory(handle, name, json);
     if (config == nullptr) {
       return nullptr;
     }
@@ -56,7 +57,7 @@ public:
   }
 
   Counter hookException() const { return hook_exception_; }
-  FilterConfig& config() const { return *config_; }
+  FilterFactory& config() const { return *config_; }
 
   // Runs a hook of the config. An exception is logged and counted; there is no request to refuse.
   template <class Work>
@@ -76,7 +77,7 @@ public:
 private:
   const ConfigHandle handle_;
   const Counter hook_exception_;
-  const std::unique_ptr<FilterConfig> config_;
+  const std::unique_ptr<FilterFactory> config_;
 };
 
 void sendInternalError(Stream stream) {
@@ -85,7 +86,7 @@ void sendInternalError(Stream stream) {
                         "idempotency_internal_error");
 }
 
-// Stands in for a filter that could not be made: every request that reaches it is refused.
+// Replaces a filter that could not be created: every request that reaches it is refused.
 class RefusingFilter : public Filter {
 public:
   using Filter::Filter;
@@ -97,14 +98,15 @@ public:
 
 // What to do about an exception besides logging and counting it.
 enum class OnThrow : uint8_t {
-  Refuse,  // Answer 500. Where an answer has begun already, Envoy cuts the stream instead.
+  Refuse,  // Answer 500. If a response has already begun, Envoy resets the stream.
   Note,    // Nothing: no reply may be sent from this hook.
 };
 
 // Owns one stream's filter on behalf of Envoy. All on the stream's worker.
 class StreamHolder {
 public:
-  StreamHolder(const ConfigHolder& config, Stream stream) : config_(config), stream_(stream) {
+  StreamHolder(const ConfigHolder& config, raw::StreamPtr handle)
+      : config_(config), stream_(handle, &body_hooks_) {
     guarded([&] { filter_ = config_.config().createFilter(stream_); },
             [&](const char* what) { note("http_filter_new", what); });
     if (filter_ == nullptr) {
@@ -113,10 +115,10 @@ public:
     }
   }
 
-  // Runs a hook. If it throws, the answer is `refusal`; after that no hook runs any more but
-  // onStreamComplete, and the answer is `once_failed`. Envoy may destroy the stream while the hook
-  // runs; the filter and this holder are deleted when the outermost hook returns: the caller
-  // touches neither after run().
+  // Runs a hook. If it throws, returns `refusal`; after that, no hook runs except onStreamComplete,
+  // and the result is `once_failed`. Envoy may destroy the stream while the hook runs; the filter
+  // and this holder are deleted when the outermost hook returns, so the caller touches neither
+  // after run().
   template <class Result, class Work>
   Result run(const char* hook, OnThrow on_throw, Result refusal, Result once_failed,
              Work&& work) noexcept {
@@ -136,8 +138,8 @@ public:
     return result;
   }
 
-  // The stream is over. No task runs any more, though Envoy 1.40 keeps the stream until the hook
-  // around this one returns.
+  // The stream has ended. No more tasks run, although Envoy 1.40 keeps the stream until the
+  // surrounding hook returns.
   void complete() noexcept {
     ++depth_;
     guarded([&] { filter_->onStreamComplete(); },
@@ -146,12 +148,25 @@ public:
     leave();
   }
 
-  // Envoy lets go of the stream.
+  // Envoy releases the stream.
   void destroy() noexcept {
     ++depth_;
     destroyed_ = true;
     filter_->closeMailbox();
     leave();
+  }
+
+  // Runs `work`, and marks this body hook as being on the stack meanwhile.
+  template <class Work>
+  auto inBodyHook(bool BodyHooks::*hook, Work&& work) {
+    struct Mark {
+      explicit Mark(bool& running) : running_(running), before_(std::exchange(running, true)) {}
+      ~Mark() { running_ = before_; }
+      bool& running_;
+      const bool before_;
+    };
+    const Mark mark(body_hooks_.*hook);
+    return work();
   }
 
   static void drainMailbox(Filter& filter) {
@@ -177,12 +192,13 @@ private:
     }
   }
 
-  const ConfigHolder& config_;  // Envoy keeps it alive longer than its streams.
+  const ConfigHolder& config_;  // Envoy keeps it longer than its streams.
+  BodyHooks body_hooks_;        // The filter's Stream points here.
   const Stream stream_;
   std::unique_ptr<Filter> filter_;  // Never null.
   int depth_ = 0;                   // Hooks of this stream on the stack: they nest.
   bool destroyed_ = false;          // Envoy's side of the stream is gone.
-  bool failed_ = false;             // A hook threw: the filter's state cannot be trusted any more.
+  bool failed_ = false;             // A hook threw: the filter's state can no longer be trusted.
 };
 
 namespace {
@@ -203,21 +219,21 @@ std::span<const raw::Bytes> chunks(const raw::Bytes* first, size_t count) {
   return {first, first == nullptr ? 0 : count};
 }
 
-// A request hook: a request whose filter failed never goes on.
+// A request hook: a request whose filter has failed never continues.
 template <class Action, class Work>
 Action onRequest(raw::FilterPtr filter, const char* hook, Action stop, Work&& work) noexcept {
   return streamHolder(filter).run(hook, OnThrow::Refuse, stop, stop, std::forward<Work>(work));
 }
 
-// A response hook. Our refusal never passes it; what passes after a failure is somebody else's
-// local reply, and must not be held for ever.
+// A response hook. Our own refusal never passes through it. What passes through it after a failure
+// is the local reply of Envoy or of another filter, and must not be held forever.
 template <class Action, class Work>
 Action onResponse(raw::FilterPtr filter, const char* hook, Action stop, Work&& work) noexcept {
   return streamHolder(filter).run(hook, OnThrow::Refuse, stop, Action::Continue,
                                   std::forward<Work>(work));
 }
 
-// A hook of a stream that answers nothing.
+// A hook of a stream that returns nothing.
 template <class Work>
 void tell(raw::FilterPtr filter, const char* hook, Work&& work) noexcept {
   streamHolder(filter).run(hook, OnThrow::Refuse, false, false, [&](Filter& f) {
@@ -233,7 +249,7 @@ namespace raw {
 extern "C" {
 
 const char* envoy_dynamic_module_on_program_init() {
-  // Envoy compares this with its own version of the interface and warns when they differ.
+  // Envoy compares this with its own version of the interface and warns if they differ.
   return isEnvoy140() ? "v0.2.0" : "v0.1.0";
 }
 
@@ -270,7 +286,7 @@ void envoy_dynamic_module_on_http_filter_per_route_config_destroy(RouteConfigPtr
 
 // Never null: Envoy 1.39 would crash.
 FilterPtr envoy_dynamic_module_on_http_filter_new(ModuleConfigPtr module_config, StreamPtr stream) {
-  return new StreamHolder(configHolder(module_config), Stream(stream));
+  return new StreamHolder(configHolder(module_config), stream);
 }
 
 HeadersAction envoy_dynamic_module_on_http_filter_request_headers(StreamPtr, FilterPtr filter,
@@ -280,8 +296,10 @@ HeadersAction envoy_dynamic_module_on_http_filter_request_headers(StreamPtr, Fil
 }
 
 BodyAction envoy_dynamic_module_on_http_filter_request_body(StreamPtr, FilterPtr filter, bool end) {
-  return onRequest(filter, "request_body", BodyAction::StopIterationNoBuffer,
-                   [&](Filter& f) { return f.onRequestBody(end); });
+  return onRequest(filter, "request_body", BodyAction::StopIterationNoBuffer, [&](Filter& f) {
+    return streamHolder(filter).inBodyHook(&BodyHooks::request,
+                                           [&] { return f.onRequestBody(end); });
+  });
 }
 
 TrailersAction envoy_dynamic_module_on_http_filter_request_trailers(StreamPtr, FilterPtr filter) {
@@ -297,8 +315,10 @@ HeadersAction envoy_dynamic_module_on_http_filter_response_headers(StreamPtr, Fi
 
 BodyAction envoy_dynamic_module_on_http_filter_response_body(StreamPtr, FilterPtr filter,
                                                              bool end) {
-  return onResponse(filter, "response_body", BodyAction::StopIterationNoBuffer,
-                    [&](Filter& f) { return f.onResponseBody(end); });
+  return onResponse(filter, "response_body", BodyAction::StopIterationNoBuffer, [&](Filter& f) {
+    return streamHolder(filter).inBodyHook(&BodyHooks::response,
+                                           [&] { return f.onResponseBody(end); });
+  });
 }
 
 TrailersAction envoy_dynamic_module_on_http_filter_response_trailers(StreamPtr, FilterPtr filter) {

@@ -10,9 +10,9 @@
 
 namespace idempotency::envoy {
 
-// Envoy's handle to run something on the thread of a stream (its worker) or of a config (main).
-// Owns the handle and gives it back on whatever thread the last owner dies. It may outlive the
-// stream; a commit then does nothing.
+// Envoy's handle for running something on the thread of a stream (its worker) or of a config
+// (main). Owns the handle and releases it on the thread of its last owner, whichever that is. It
+// may outlive the stream; commit() then does nothing.
 class Scheduler {
 public:
   static Scheduler forStream(raw::StreamPtr stream);  // The stream's worker.
@@ -34,30 +34,30 @@ private:
 };
 
 // Closures from any thread for the thread of one stream or config. Shared by the stream, which
-// drains it, and by whoever will answer it.
+// drains it, and by those who will answer it.
 //
 // A closure runs at most once, on the owner's thread, in the order of posting. After close() none
-// runs any more; those still waiting are destroyed by close(), on the owner's thread. So a closure
-// that must not get lost needs state of its own that says whether it ran.
+// runs; close() destroys those that still wait, on the owner's thread. If a closure must not get
+// lost, its state must show whether it ran.
 class Mailbox {
 public:
   using Task = std::function<void()>;
 
   explicit Mailbox(Scheduler scheduler) : scheduler_(std::move(scheduler)) {}
 
-  // Any thread. False: the owner is gone, the task was not kept and is destroyed on this thread.
+  // Any thread. False: the owner is gone, and the task was destroyed on this thread.
   bool post(Task task);
 
-  // Owner's thread. Runs what waits. A task may end the stream and so destroy the owner and close
-  // this mailbox: the caller holds a shared_ptr of its own. A task that throws ends the drain; what
-  // waits behind it stays for the next one.
+  // The owner's thread. Runs all waiting tasks. A task may end the stream, and so destroy the owner
+  // and close this mailbox: the caller must hold its own shared_ptr. If a task throws, the drain
+  // ends, and the remaining tasks stay for the next one.
   void drain();
 
-  // Owner's thread, once, when the owner goes.
+  // The owner's thread, once, when the owner is destroyed.
   void close();
 
 private:
-  // Takes the oldest task; none when closed or empty.
+  // Takes the oldest task; none if closed or empty.
   Task take();
 
   const Scheduler scheduler_;

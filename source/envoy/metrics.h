@@ -7,12 +7,12 @@
 
 #include "source/envoy/types.h"
 
-// Handles of metrics, each kind a type of its own: Envoy counts the ids of plain and labelled
-// metrics separately, so a mixed-up id would silently move an unrelated metric. Made by
+// Handles of metrics, each kind a type of its own: Envoy numbers plain and labelled metrics
+// separately, so a mixed-up id would silently change an unrelated metric. Created by
 // ConfigHandle::define…, valid as long as the config.
 //
-// Threads: through a Stream on its worker; through a ConfigHandle on the main thread. Plain
-// counters and gauges also from any thread through a ConfigHandle while the config lives; labelled
+// Threads: through a Stream, on its worker; through a ConfigHandle, on the main thread. Plain
+// counters and gauges also from any thread through a ConfigHandle while the config exists; labelled
 // metrics and histograms never (Envoy crashes).
 namespace idempotency::envoy {
 

@@ -5,10 +5,10 @@
 
 #include "source/envoy/types.h"
 
-// What belongs to the whole Envoy process.
+// Functions of the whole Envoy process.
 namespace idempotency::envoy {
 
-// Any thread. Ask before putting a message together that costs something.
+// Any thread. Check it before you format an expensive message.
 inline bool logEnabled(LogLevel level) {
   return raw::envoy_dynamic_module_callback_log_enabled(level);
 }

@@ -1,17 +1,17 @@
 #pragma once
 
 // Envoy's C interface for dynamic modules, as far as this filter uses it: types, numbers and
-// prototypes. The names of the functions, the order and width of their parameters and the numbers
-// are Envoy's contract; all else is ours. Code of the filter does not include this file: it uses
-// the safe types beside it.
+// prototypes. The names of the functions, the order and width of their parameters, and the numbers
+// are Envoy's contract; everything else is ours. Code of the filter does not include this file: it
+// uses the safe types in this folder.
 
 #include <cstddef>
 #include <cstdint>
 
 namespace idempotency::envoy::raw {
 
-// Bytes of somebody else. Not std::string_view, whose members stand in the other order. A null
-// pointer with length 0 means nothing.
+// Bytes that belong to the other side. Not std::string_view, because its members are in the
+// opposite order. A null pointer with length 0 means nothing.
 struct Bytes {
   const char* data;
   size_t size;
@@ -73,7 +73,7 @@ enum class SideStreamReset : uint32_t {
   ProtocolError,
 };
 
-// Only the attributes in use. The comment says the kind.
+// Only the attributes that are used. The comment gives the type.
 enum class Attribute : uint32_t {
   RequestPath = 0,             // string
   RequestUrlPath = 1,          // string
@@ -102,7 +102,7 @@ enum class Attribute : uint32_t {
 
 extern "C" {
 
-// What Envoy offers.
+// Functions that Envoy provides.
 
 // Process. Any thread; the last two: main thread only.
 void envoy_dynamic_module_callback_log(LogLevel level, Bytes message);
@@ -110,7 +110,7 @@ bool envoy_dynamic_module_callback_log_enabled(LogLevel level);
 bool envoy_dynamic_module_callback_is_validation_mode();
 uint32_t envoy_dynamic_module_callback_get_concurrency();
 
-// Headers. Worker. False: that map does not exist now.
+// Headers. Worker. False: the map does not exist at the moment.
 bool envoy_dynamic_module_callback_http_get_header(StreamPtr stream, HeaderMap map, Bytes key,
                                                    Bytes* value, size_t index, size_t* total);
 size_t envoy_dynamic_module_callback_http_get_headers_size(StreamPtr stream, HeaderMap map);
@@ -132,7 +132,7 @@ bool envoy_dynamic_module_callback_http_received_buffered_response_body(StreamPt
 uint64_t envoy_dynamic_module_callback_http_get_buffer_limit(StreamPtr stream);
 void envoy_dynamic_module_callback_http_set_buffer_limit(StreamPtr stream, uint64_t limit);
 
-// Flow and replies. Worker. Each of them may end the stream before it returns.
+// Flow control and replies. Worker. Each of them may end the stream before it returns.
 void envoy_dynamic_module_callback_http_filter_continue_decoding(StreamPtr stream);
 void envoy_dynamic_module_callback_http_filter_continue_encoding(StreamPtr stream);
 void envoy_dynamic_module_callback_http_send_response(StreamPtr stream, uint32_t code,
@@ -157,7 +157,7 @@ void envoy_dynamic_module_callback_http_filter_config_scheduler_commit(void* sch
                                                                        uint64_t event);
 void envoy_dynamic_module_callback_http_filter_config_scheduler_delete(void* scheduler);
 
-// Facts of a stream. Worker.
+// Properties of a stream. Worker.
 bool envoy_dynamic_module_callback_http_filter_get_attribute_string(StreamPtr stream,
                                                                     Attribute attribute,
                                                                     Bytes* value);
@@ -192,6 +192,9 @@ bool envoy_dynamic_module_callback_http_get_filter_state_bytes(StreamPtr stream,
 void envoy_dynamic_module_callback_http_add_custom_flag(StreamPtr stream, Bytes flag);
 void* envoy_dynamic_module_callback_http_get_active_span(StreamPtr stream);
 void envoy_dynamic_module_callback_http_span_set_tag(void* span, Bytes key, Bytes value);
+// Valid until the next call for a span on the same thread. False: the tracer does not tell.
+bool envoy_dynamic_module_callback_http_span_get_trace_id(void* span, Bytes* value);
+bool envoy_dynamic_module_callback_http_span_get_span_id(void* span, Bytes* value);
 
 // Metrics. define: only inside config_new. Through a stream: worker. Through a config: see
 // metrics.h.
@@ -259,7 +262,7 @@ bool envoy_dynamic_module_callback_http_filter_config_stream_send_trailers(Confi
 void envoy_dynamic_module_callback_http_filter_config_reset_http_stream(ConfigPtr config,
                                                                         uint64_t id);
 
-// Since Envoy 1.40: weak, so null on 1.39. Test the address before each call.
+// Since Envoy 1.40: weak, so null on 1.39. Check the address before each call.
 [[gnu::weak]] size_t envoy_dynamic_module_callback_http_filter_config_generic_secret_subscribe(
     ConfigPtr config, Bytes name, Bytes sds_json);
 [[gnu::weak]] bool envoy_dynamic_module_callback_http_filter_get_generic_secret(StreamPtr stream,
@@ -267,11 +270,11 @@ void envoy_dynamic_module_callback_http_filter_config_reset_http_stream(ConfigPt
                                                                                 Bytes* value);
 [[gnu::weak]] bool envoy_dynamic_module_callback_http_filter_config_get_generic_secret(
     ConfigPtr config, size_t id, Bytes* value);
-// Only its address is used, to tell 1.40 from 1.39; the parameters are left out.
+// Only its address is used, to distinguish 1.40 from 1.39; the parameters are omitted.
 [[gnu::weak]] void envoy_dynamic_module_callback_http_get_timing_info();
 
-// What Envoy calls: defined in hooks.cc. Thread: worker of the stream, unless said otherwise in
-// filter.h.
+// Functions that Envoy calls, defined in hooks.cc. Thread: worker of the stream, unless filter.h
+// says otherwise.
 [[gnu::visibility("default")]] const char* envoy_dynamic_module_on_program_init();
 [[gnu::visibility("default")]] ModuleConfigPtr envoy_dynamic_module_on_http_filter_config_new(
     ConfigPtr config, Bytes name, Bytes json);

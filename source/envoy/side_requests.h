@@ -10,7 +10,7 @@
 
 namespace idempotency::envoy {
 
-// A request of our own to a cluster, besides the client's.
+// A request of the filter itself to a cluster.
 struct SideRequest {
   std::string_view cluster;
   std::span<const Field> headers;  // :method, :path and host are required.
@@ -18,7 +18,7 @@ struct SideRequest {
   std::chrono::milliseconds timeout{0};  // 0: none.
 };
 
-// The result of starting one: an id for the hooks to come, or why there is none.
+// The result of starting one: an id for the hooks that follow, or the reason why there is none.
 struct SideRequestStart {
   CalloutStart result = CalloutStart::CannotCreate;
   uint64_t id = 0;
@@ -26,7 +26,7 @@ struct SideRequestStart {
 };
 
 // Hooks of side requests, for a Filter (on its worker; all are cancelled silently when the stream
-// ends) and for a FilterConfig (main thread). Views die when the hook returns.
+// ends) and for a FilterFactory (main thread). Views are valid until the hook returns.
 class SideRequestHooks {
 public:
   virtual ~SideRequestHooks() = default;
@@ -36,13 +36,13 @@ public:
                              std::span<const Field> /*headers*/,
                              std::span<const raw::Bytes> /*body*/) {}
 
-  // The life of a side stream: headers, data (possibly none, with end), trailers, then exactly one
-  // of complete and reset.
+  // The events of a side stream: headers, data (possibly none, with end), trailers, then exactly
+  // one of complete and reset.
   virtual void onSideHeaders(uint64_t /*id*/, std::span<const Field> /*headers*/, bool /*end*/) {}
   virtual void onSideData(uint64_t /*id*/, std::span<const raw::Bytes> /*data*/, bool /*end*/) {}
   virtual void onSideTrailers(uint64_t /*id*/, std::span<const Field> /*trailers*/) {}
   virtual void onSideComplete(uint64_t /*id*/) {}
-  // The reason reads LocalReset whatever the cause. Runs inside resetSideStream() too.
+  // The reason is always LocalReset, whatever the cause. Runs inside resetSideStream(), too.
   virtual void onSideReset(uint64_t /*id*/, SideStreamReset /*reason*/) {}
 };
 

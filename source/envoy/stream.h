@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -18,37 +19,31 @@ namespace idempotency::envoy {
 // Request or response.
 enum class Direction : uint8_t { Request, Response };
 
-// Where whole-body code stands: a chunk that was just received is visible in the body hook alone.
-enum class Within : uint8_t { BodyHook, OtherHook };
-
-// A response code's numbered reasons (bits of Stream::responseFlags()).
-enum class ResponseFlag : uint8_t {
-  NoHealthyUpstream = 1,
-  UpstreamTimeout = 2,
-  LocalReset = 3,
-  UpstreamRemoteReset = 4,
-  UpstreamConnectFailure = 5,
-  UpstreamConnectionTerminated = 6,
-  UpstreamOverflow = 7,
-  NoRoute = 8,
-  DownstreamGone = 14,
-  RetryLimit = 15,
-  StreamIdleTimeout = 16,
-  MaxDurationTimeout = 19,
-  DurationTimeout = 22,
-  NoCluster = 24,
+// Which body hooks of a stream are on the stack. The chunk that Envoy has just received exists only
+// inside one. Maintained by hooks.cc, on the stream's worker.
+struct BodyHooks {
+  bool request = false;
+  bool response = false;
 };
 
-// One request and its answer, as Envoy shows it to our filter. A handle without ownership, copied
-// freely. Worker thread of the stream only, and only until the filter is destroyed. Texts that it
-// returns belong to Envoy and live until the hook returns or until what they come from is changed.
+// As the tracer writes them; empty where it does not tell.
+struct SpanIds {
+  std::string trace;
+  std::string span;
+};
+
+// One request and its response, as Envoy shows them to the filter. Does not own them; copied
+// freely. Only on the stream's worker thread, and only until the filter is destroyed. The texts
+// that it returns belong to Envoy and stay valid until the hook returns or their source is changed.
 //
-// Calls marked TERMINAL may end the stream before they return, running onStreamComplete inside:
-// make them the last use of the stream in a hook. (The filter object itself lives until the hook
+// Calls marked TERMINAL may end the stream before they return, and run onStreamComplete inside:
+// make them the last use of the stream in a hook. (The filter object itself exists until the hook
 // returns.)
 class Stream {
 public:
-  explicit Stream(raw::StreamPtr handle) : handle_(handle) {}
+  // `hooks` must outlive the use of this handle. Null: no body hook of this stream ever runs.
+  explicit Stream(raw::StreamPtr handle, const BodyHooks* hooks = nullptr)
+      : handle_(handle), hooks_(hooks) {}
   raw::StreamPtr handle() const { return handle_; }
 
   Headers requestHeaders() const { return {handle_, HeaderMap::Request}; }
@@ -56,32 +51,44 @@ public:
   Headers responseHeaders() const { return {handle_, HeaderMap::Response}; }
   Headers responseTrailers() const { return {handle_, HeaderMap::ResponseTrailers}; }
 
-  // What Envoy kept because a hook answered StopIterationAndBuffer.
+  // What Envoy buffered because a hook returned StopIterationAndBuffer.
   Body buffered(Direction direction) const {
     return {handle_, direction == Direction::Request ? BodyKind::BufferedRequest
                                                      : BodyKind::BufferedResponse};
   }
-  // The chunk that the running body hook is about.
+  // The chunk of the body hook that is running.
   Body received(Direction direction) const {
     return {handle_, direction == Direction::Request ? BodyKind::ReceivedRequest
                                                      : BodyKind::ReceivedResponse};
   }
 
-  // All bytes of the body so far, without a copy.
-  std::vector<std::string_view> wholeBody(Direction direction, Within within) const {
+  // All bytes of the body so far, without a copy. In any hook; includes the chunk of a running body
+  // hook.
+  std::vector<std::string_view> wholeBody(Direction direction) const {
     std::vector<std::string_view> chunks;
     buffered(direction).appendChunksTo(chunks);
-    if (within == Within::BodyHook && !receivedIsBuffered(direction)) {
+    if (hasUnbufferedChunk(direction)) {
       received(direction).appendChunksTo(chunks);
     }
     return chunks;
   }
-  size_t wholeBodySize(Direction direction, Within within) const {
-    const bool add = within == Within::BodyHook && !receivedIsBuffered(direction);
-    return buffered(direction).size() + (add ? received(direction).size() : 0);
+  size_t wholeBodySize(Direction direction) const {
+    return buffered(direction).size() +
+           (hasUnbufferedChunk(direction) ? received(direction).size() : 0);
   }
 
-  // How much Envoy buffers before it answers 413 or 500 by itself; one limit for both directions.
+  // Drops all bytes of the body so far. In any hook.
+  void dropBody(Direction direction) const {
+    const bool has_chunk = hasUnbufferedChunk(direction);
+    const Body kept = buffered(direction);
+    kept.drain(kept.size());
+    if (has_chunk) {
+      const Body chunk = received(direction);
+      chunk.drain(chunk.size());
+    }
+  }
+
+  // How much Envoy buffers before it answers 413 or 500 itself; one limit for both directions.
   uint64_t bufferLimit() const {
     return raw::envoy_dynamic_module_callback_http_get_buffer_limit(handle_);
   }
@@ -89,7 +96,7 @@ public:
     raw::envoy_dynamic_module_callback_http_set_buffer_limit(handle_, bytes);
   }
 
-  // Resume what a hook stopped; without effect where nothing is stopped. TERMINAL.
+  // Resume what a hook stopped; no effect if nothing is stopped. TERMINAL.
   void continueRequest() const {
     raw::envoy_dynamic_module_callback_http_filter_continue_decoding(handle_);
   }
@@ -97,7 +104,7 @@ public:
     raw::envoy_dynamic_module_callback_http_filter_continue_encoding(handle_);
   }
 
-  // Answers in Envoy's name. The details show as RESPONSE_CODE_DETAILS. Our own response hooks do
+  // Replies through Envoy. The details appear as RESPONSE_CODE_DETAILS. Our own response hooks do
   // not run for it. TERMINAL.
   void sendLocalReply(uint32_t code, std::span<const Field> headers, std::string_view body,
                       std::string_view details) const {
@@ -105,8 +112,8 @@ public:
         handle_, code, headers.data(), headers.size(), toBytes(body), toBytes(details));
   }
 
-  // An answer piece by piece. Headers first, `:status` among them; Envoy checks neither
-  // content-length nor CR and LF. TERMINAL with end, and for trailers.
+  // A reply in pieces. Headers first, including `:status`; Envoy checks neither content-length nor
+  // CR and LF. TERMINAL with end, and for trailers.
   void sendResponseHeaders(std::span<const Field> headers, bool end) const {
     raw::envoy_dynamic_module_callback_http_send_response_headers(handle_, headers.data(),
                                                                   headers.size(), end);
@@ -119,17 +126,17 @@ public:
                                                                    trailers.size());
   }
 
-  // Cuts the stream: the client sees a reset or a closed connection. TERMINAL.
+  // Resets the stream: the client sees a reset or a closed connection. TERMINAL.
   void reset(StreamReset reason, std::string_view details) const {
     raw::envoy_dynamic_module_callback_http_filter_reset_stream(handle_, reason, toBytes(details));
   }
 
-  // Chooses the route anew. A route config that was held before may be dead after it.
+  // Selects the route again. A route config that was obtained before may be invalid afterwards.
   void clearRouteCache() const {
     raw::envoy_dynamic_module_callback_http_clear_route_cache(handle_);
   }
 
-  // False answers: absent, or of another kind.
+  // False: absent, or of another type.
   std::optional<std::string_view> text(Attribute attribute) const {
     raw::Bytes value{nullptr, 0};
     if (!raw::envoy_dynamic_module_callback_http_filter_get_attribute_string(handle_, attribute,
@@ -155,11 +162,6 @@ public:
     return value;
   }
 
-  bool hasResponseFlag(ResponseFlag which) const {
-    const uint64_t flags = number(Attribute::ResponseFlags).value_or(0);
-    return (flags >> static_cast<unsigned>(which) & 1) != 0;
-  }
-
   std::optional<std::string_view> clusterName() const {
     raw::Bytes value{nullptr, 0};
     if (!raw::envoy_dynamic_module_callback_http_get_cluster_name(handle_, &value)) {
@@ -176,7 +178,7 @@ public:
     raw::envoy_dynamic_module_callback_http_set_dynamic_metadata_string(
         handle_, toBytes(ns), toBytes(key), toBytes(value));
   }
-  // Several texts at once: each call makes Envoy build a message and merge it.
+  // Several texts at once, because for each call Envoy builds a message and merges it.
   void setMetadata(std::string_view ns, std::span<const Field> entries) const {
     raw::envoy_dynamic_module_callback_http_set_dynamic_metadata_string_batch(
         handle_, toBytes(ns), entries.data(), entries.size());
@@ -234,7 +236,7 @@ public:
     return toView(value);
   }
 
-  // A short word in upper case for %CUSTOM_FLAGS% of access logs.
+  // A short word in upper case for %CUSTOM_FLAGS% in access logs.
   void addCustomFlag(std::string_view flag) const {
     raw::envoy_dynamic_module_callback_http_add_custom_flag(handle_, toBytes(flag));
   }
@@ -253,6 +255,23 @@ public:
   void setSpanTag(std::string_view key, std::string_view value) const {
     const Field tag(key, value);
     setSpanTags(std::span(&tag, 1));
+  }
+
+  // Of the active trace span. None: the request is not traced.
+  std::optional<SpanIds> spanIds() const {
+    void* const span = raw::envoy_dynamic_module_callback_http_get_active_span(handle_);
+    if (span == nullptr) {
+      return std::nullopt;
+    }
+    SpanIds ids;
+    raw::Bytes value{};
+    if (raw::envoy_dynamic_module_callback_http_span_get_trace_id(span, &value)) {
+      ids.trace = toView(value);
+    }
+    if (raw::envoy_dynamic_module_callback_http_span_get_span_id(span, &value)) {
+      ids.span = toView(value);
+    }
+    return ids;
   }
 
   void increment(Counter counter, uint64_t by = 1) const {
@@ -281,7 +300,8 @@ public:
                                                                           nullptr, 0, value);
   }
 
-  // A request of our own; it ends with this stream. Answered by the filter's SideRequestHooks.
+  // A request of the filter itself; it ends with this stream. The response goes to the filter's
+  // SideRequestHooks.
   SideRequestStart startCallout(const SideRequest& request) const {
     SideRequestStart start;
     start.result = raw::envoy_dynamic_module_callback_http_filter_http_callout(
@@ -298,7 +318,7 @@ public:
         static_cast<uint64_t>(request.timeout.count()));
     return start;
   }
-  // False: that side stream is over.
+  // False: that side stream has ended.
   bool sendSideData(uint64_t id, std::string_view data, bool end) const {
     return raw::envoy_dynamic_module_callback_http_stream_send_data(handle_, id, toBytes(data),
                                                                     end);
@@ -323,6 +343,12 @@ public:
   }
 
 private:
+  // Whether there is a received chunk that the buffered body does not contain.
+  bool hasUnbufferedChunk(Direction direction) const {
+    const bool in_hook =
+        hooks_ != nullptr && (direction == Direction::Request ? hooks_->request : hooks_->response);
+    return in_hook && !receivedIsBuffered(direction);
+  }
   bool receivedIsBuffered(Direction direction) const {
     return direction == Direction::Request
                ? raw::envoy_dynamic_module_callback_http_received_buffered_request_body(handle_)
@@ -330,6 +356,7 @@ private:
   }
 
   raw::StreamPtr handle_;
+  const BodyHooks* hooks_;
 };
 
 }  // namespace idempotency::envoy

@@ -5,8 +5,8 @@
 
 #include "source/envoy/raw.h"
 
-// The words that the rest of the binding shares: Envoy's enums under our namespace, and text in and
-// out of C.
+// The vocabulary that the rest of the binding shares: Envoy's enums in our namespace, and
+// conversions of text from and to C.
 namespace idempotency::envoy {
 
 using raw::Attribute;
@@ -31,9 +31,9 @@ inline std::string_view toView(raw::Bytes bytes) {
   return bytes.data == nullptr ? std::string_view() : std::string_view(bytes.data, bytes.size);
 }
 
-// A header or trailer. Views of bytes that somebody else keeps: a Field that is given to Envoy must
-// stay alive until the call returns (Envoy copies), one that comes from Envoy dies with the hook or
-// with the next change of its map.
+// A header or trailer. Views of bytes that it does not own: a Field that is passed to Envoy must
+// stay valid until the call returns (Envoy copies it); one that comes from Envoy is valid until the
+// hook returns or its map is changed.
 struct Field : raw::Field {
   Field() = default;
   Field(std::string_view n, std::string_view v)

@@ -1,105 +1,155 @@
-// What the binding asks a module for: configs from Envoy's JSON, or the reason in the log.
+// What the binding requires of a module: makes configs from Envoy's JSON, or logs why it cannot.
 #include <fmt/format.h>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
 
+#include "source/config/config.h"
+#include "source/config/operator_config.h"
 #include "source/envoy/filter.h"
 #include "source/envoy/process.h"
-#include "source/filter/backend.h"
-#include "source/filter/module_config.h"
-#include "source/filter/route_policy.h"
-#include "source/filter/stats.h"
-#include "source/protocol/config.h"
+#include "source/filter/backend/backend.h"
+#include "source/filter/operator/operator_backend.h"
+#include "source/filter/operator/operator_filter.h"
+#include "source/filter/stats/stats.h"
+#include "source/filter/stream/module_config.h"
+#include "source/filter/stream/route_policy.h"
+#include "source/filter/stream/run_filter.h"
 
-namespace idempotency {
+namespace idempotency::filter {
 namespace {
 
 constexpr std::string_view FilterName = "idempotency";
+// On the private listener.
+constexpr std::string_view RunFilterName = "idempotency_run";
+// On the operators' listener.
+constexpr std::string_view OperatorFilterName = "idempotency_operator";
 
 void refuse(std::string_view what, std::string_view why) {
-  envoy::log(envoy::LogLevel::Error, fmt::format("idempotency: {} refused: {}", what, why));
+  envoy::log(envoy::LogLevel::Error, fmt::format("idempotency: {} rejected: {}", what, why));
 }
 
-bool knownName(std::string_view what, std::string_view name) {
-  if (name == FilterName) {
-    return true;
+std::optional<Stats> defineStats(envoy::ConfigHandle handle, std::string_view what) {
+  std::optional<Stats> stats = Stats::define(handle);
+  if (!stats.has_value()) {
+    refuse(what, "Envoy did not accept the filter's statistics");
   }
-  refuse(what, fmt::format("filter_name is \"{}\", this module has only \"{}\"", name, FilterName));
-  return false;
+  return stats;
 }
 
-// What the config's language has and this build does not do. To accept it would promise it: a
-// response in plain text where encryption was asked for, say.
-std::string_view notYet(const PolicyFields& policy) {
-  return policy.detached.has_value() ? "policy.detached" : "";
-}
-std::string_view notYet(const FilterConfig& config) {
-  if (config.encryption.has_value()) {
-    return "encryption";
-  }
-  return config.reconcile.has_value() ? "reconcile" : notYet(config.policy);
-}
-
-bool isBuilt(std::string_view what, std::string_view missing) {
-  if (missing.empty()) {
-    return true;
-  }
-  refuse(what, fmt::format("{}: not supported yet; leave the field out", missing));
-  return false;
-}
-
-}  // namespace
-
-namespace envoy {
-
-std::unique_ptr<FilterConfig> createFilterConfig(ConfigHandle handle, std::string_view name,
-                                                 std::string_view json) {
-  constexpr std::string_view What = "filter config";
-  if (!knownName(What, name)) {
+std::unique_ptr<envoy::FilterFactory> makeRunConfig(envoy::ConfigHandle handle,
+                                                    std::string_view json) {
+  constexpr std::string_view What = "config of idempotency_run";
+  if (const absl::Status status = config::checkRunFilterConfig(json); !status.ok()) {
+    refuse(What, std::string(status.message()));
     return nullptr;
   }
-  absl::StatusOr<idempotency::FilterConfig> config = loadFilterConfig(json);
+  const std::optional<Stats> stats = defineStats(handle, What);
+  return stats.has_value() ? std::make_unique<RunConfig>(handle, *stats) : nullptr;
+}
+
+std::unique_ptr<envoy::FilterFactory> makeOperatorConfig(envoy::ConfigHandle handle,
+                                                         std::string_view json) {
+  constexpr std::string_view What = "config of idempotency_operator";
+  absl::StatusOr<config::OperatorConfig> config = config::loadOperatorConfig(json);
   if (!config.ok()) {
     refuse(What, std::string(config.status().message()));
     return nullptr;
   }
-  if (!isBuilt(What, notYet(*config))) {
-    return nullptr;
-  }
-  const std::optional<Stats> stats = Stats::define(handle);
-  if (!stats.has_value()) {
-    refuse(What, "Envoy does not take the filter's statistics");
-    return nullptr;
-  }
-  std::shared_ptr<Backend> backend;
-  if (!isValidationMode()) {
-    absl::StatusOr<std::shared_ptr<Backend>> obtained = Backend::obtain(backendSettings(*config));
+  std::shared_ptr<OperatorBackend> backend;
+  if (!envoy::isValidationMode()) {
+    auto obtained = OperatorBackend::obtain(config->settings);
     if (!obtained.ok()) {
       refuse(What, std::string(obtained.status().message()));
       return nullptr;
     }
     backend = *std::move(obtained);
   }
-  return std::make_unique<ModuleConfig>(handle, *std::move(config), *stats, std::move(backend));
+  return std::make_unique<OperatorFilterConfig>(handle, std::move(config->actor_sources),
+                                                std::move(backend));
+}
+
+// Fields that the config has but this build does not support. Accepting them would be a false
+// promise: for example, responses in plain text although encryption is configured.
+std::string_view notYet(const config::FilterConfig& config) {
+  return config.encryption.has_value() ? "encryption" : "";
+}
+
+bool isBuilt(std::string_view what, std::string_view missing) {
+  if (missing.empty()) {
+    return true;
+  }
+  refuse(what, fmt::format("{}: not supported yet; omit the field", missing));
+  return false;
+}
+
+}  // namespace
+}  // namespace idempotency::filter
+
+// What the binding declares, and a module defines.
+namespace idempotency::envoy {
+
+std::unique_ptr<FilterFactory> createFilterFactory(ConfigHandle handle, std::string_view name,
+                                                   std::string_view json) {
+  constexpr std::string_view What = "filter config";
+  if (name == filter::RunFilterName) {
+    return filter::makeRunConfig(handle, json);
+  }
+  if (name == filter::OperatorFilterName) {
+    return filter::makeOperatorConfig(handle, json);
+  }
+  if (name != filter::FilterName) {
+    filter::refuse(
+        What, fmt::format("filter_name is \"{}\"; expected \"{}\", \"{}\" or \"{}\"", name,
+                          filter::FilterName, filter::RunFilterName, filter::OperatorFilterName));
+    return nullptr;
+  }
+  absl::StatusOr<config::FilterConfig> config = config::loadFilterConfig(json);
+  if (!config.ok()) {
+    filter::refuse(What, std::string(config.status().message()));
+    return nullptr;
+  }
+  if (!filter::isBuilt(What, filter::notYet(*config))) {
+    return nullptr;
+  }
+  const std::optional<filter::Stats> stats = filter::defineStats(handle, What);
+  if (!stats.has_value()) {
+    return nullptr;
+  }
+  std::shared_ptr<filter::Backend> backend;
+  auto status_tokens = filter::loadStatusTokens(*config, isValidationMode());
+  if (!status_tokens.ok()) {
+    filter::refuse(What, std::string(status_tokens.status().message()));
+    return nullptr;
+  }
+  if (!isValidationMode()) {
+    absl::StatusOr<std::shared_ptr<filter::Backend>> obtained =
+        filter::Backend::obtain(filter::backendSettings(*config));
+    if (!obtained.ok()) {
+      filter::refuse(What, std::string(obtained.status().message()));
+      return nullptr;
+    }
+    backend = *std::move(obtained);
+  }
+  return std::make_unique<filter::ModuleConfig>(handle, *std::move(config), *stats,
+                                                std::move(backend), *std::move(status_tokens));
 }
 
 std::unique_ptr<RouteConfig> createRouteConfig(std::string_view name, std::string_view json) {
   constexpr std::string_view What = "route config";
-  if (!knownName(What, name)) {
+  if (name != filter::FilterName) {
+    filter::refuse(What,
+                   fmt::format("filter_name is \"{}\"; expected \"{}\"", name, filter::FilterName));
     return nullptr;
   }
-  absl::StatusOr<idempotency::RouteConfig> config = loadRouteConfig(json);
+  absl::StatusOr<config::RouteConfig> config = config::loadRouteConfig(json);
   if (!config.ok()) {
-    refuse(What, std::string(config.status().message()));
+    filter::refuse(What, std::string(config.status().message()));
     return nullptr;
   }
-  if (!isBuilt(What, notYet(config->policy))) {
-    return nullptr;
-  }
-  return std::make_unique<RoutePolicy>(*std::move(config));
+  return std::make_unique<filter::RoutePolicy>(*std::move(config));
 }
 
-}  // namespace envoy
-}  // namespace idempotency
+}  // namespace idempotency::envoy

@@ -2,13 +2,13 @@
 
 #include <string_view>
 
-namespace idempotency {
+namespace idempotency::fingerprint {
 
-// Takes bytes that come piece by piece. Where one piece ends and the next begins means nothing.
+// Takes bytes piece by piece. The boundaries between pieces have no meaning.
 class ByteSink {
 public:
   virtual ~ByteSink() = default;
   virtual void append(std::string_view bytes) = 0;
 };
 
-}  // namespace idempotency
+}  // namespace idempotency::fingerprint

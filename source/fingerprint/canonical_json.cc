@@ -5,7 +5,7 @@
 
 #include "source/fingerprint/json_writer.h"
 
-namespace idempotency {
+namespace idempotency::fingerprint {
 namespace {
 
 class CountingSink : public ByteSink {
@@ -111,4 +111,4 @@ void CanonicalJson::write(JsonSpan value, ByteSink& sink) const {
   JsonWriter(text_, *index_, sink).write(value);
 }
 
-}  // namespace idempotency
+}  // namespace idempotency::fingerprint

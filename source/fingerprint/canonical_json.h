@@ -16,19 +16,19 @@
 #include "source/fingerprint/number.h"
 #include "source/fingerprint/text_rewriter.h"
 
-namespace idempotency {
+namespace idempotency::fingerprint {
 
 // Longer bodies are not read as JSON.
 inline constexpr size_t MaxJsonSize = size_t{64} << 20;
 
-// What reading a body of that size takes: the index, and a copy of the body.
+// The memory for reading a body of that size: the index, and a copy of the body.
 constexpr size_t canonicalJsonWords(size_t size) {
   return MemberIndex::wordsFor(size) +
          (size + TextRewriter::Padding + sizeof(uint32_t) - 1) / sizeof(uint32_t);
 }
 
-// A body in canonical JSON (RFC 8785). It takes 2.5 times the body's size and a little more, all at
-// once; nothing is allocated for bodies up to InlineSize.
+// A body in canonical JSON (RFC 8785). Needs 2.5 times the size of the body and a little more, in
+// one allocation; none for bodies up to InlineSize.
 class CanonicalJson {
 public:
   static constexpr size_t InlineSize = 4096;
@@ -37,7 +37,8 @@ public:
   CanonicalJson(const CanonicalJson&) = delete;
   CanonicalJson& operator=(const CanonicalJson&) = delete;
 
-  // Reads a body; one of these, once. The rest may be used only if nothing was rejected.
+  // Reads a body. Call one of these, once. The other functions may be called only if nothing was
+  // rejected.
   [[nodiscard]] JsonRejection read(std::span<const std::string_view> body);
   [[nodiscard]] JsonRejection readExcluding(std::span<const std::string_view> body,
                                             const JsonPointerSet& pointers);
@@ -47,10 +48,11 @@ public:
   // The whole document (without what was excluded).
   JsonSpan whole() const { return {0, size_}; }
 
-  // The value that a pointer names, in the set's order; none if the document has no such value.
+  // The value that a pointer names, in the order of the set; none if the document has no such
+  // value.
   std::optional<JsonSpan> selected(size_t pointer) const;
 
-  // How many bytes a value has in canonical form, and those bytes.
+  // The size of a value in canonical form, and its bytes.
   size_t size(JsonSpan value) const;
   void write(JsonSpan value, ByteSink& sink) const;
 
@@ -68,7 +70,7 @@ private:
   uint32_t size_ = 0;
   bool marked_ = false;
   bool resized_ = false;
-  uint32_t inline_[canonicalJsonWords(InlineSize)];  // Not initialised: it is large.
+  uint32_t inline_[canonicalJsonWords(InlineSize)];  // Not initialized, because it is large.
 };
 
-}  // namespace idempotency
+}  // namespace idempotency::fingerprint

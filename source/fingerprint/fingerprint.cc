@@ -7,17 +7,22 @@
 #include "source/fingerprint/framing.h"
 #include "source/fingerprint/request_parts.h"
 
-namespace idempotency {
+namespace idempotency::fingerprint {
 namespace {
 
-std::optional<FingerprintResult> finish(PartHasher& hasher, const BodyOutcome& body) {
+bool isKnown(uint8_t version) {
+  return version >= OldestFingerprintVersion && version <= FingerprintVersion;
+}
+
+std::optional<FingerprintResult> finish(PartHasher& hasher, const BodyOutcome& body,
+                                        uint8_t version) {
   const std::optional<Sha256Digest> digest = hasher.finish();
   if (!digest.has_value()) {
     return std::nullopt;
   }
   FingerprintResult result = {
       .fingerprint = {}, .body_form = body.form, .rejection = body.rejection};
-  result.fingerprint[0] = FingerprintVersion;
+  result.fingerprint[0] = version;
   std::copy(digest->begin(), digest->end(), result.fingerprint.begin() + 1);
   return result;
 }
@@ -64,6 +69,10 @@ std::string nameOf(PartKind kind, std::string_view of) {
       return fmt::format("header {}", of);
     case PartKind::Principal:
       return "principal";
+    case PartKind::Authority:
+      return "authority";
+    case PartKind::QueryAsSent:
+      return "query (as sent)";
     case PartKind::BodyEmpty:
       return "body (empty)";
     case PartKind::BodyBytes:
@@ -100,27 +109,27 @@ std::vector<FingerprintPart> PartCollector::takeNamed() {
 std::optional<FingerprintResult> computeFingerprint(const RequestParts& parts,
                                                     const FingerprintRules& rules,
                                                     uint8_t version) {
-  if (version != FingerprintVersion) {
+  if (!isKnown(version)) {
     return std::nullopt;
   }
   PartHasher hasher;
-  const BodyOutcome body = writeRequestParts(parts, rules, hasher);
-  return finish(hasher, body);
+  const BodyOutcome body = writeRequestParts(parts, rules, version, hasher);
+  return finish(hasher, body, version);
 }
 
 std::optional<FingerprintExplanation> explainFingerprint(const RequestParts& parts,
                                                          const FingerprintRules& rules,
                                                          uint8_t version) {
-  if (version != FingerprintVersion) {
+  if (!isKnown(version)) {
     return std::nullopt;
   }
   PartCollector collector;
-  const BodyOutcome body = writeRequestParts(parts, rules, collector);
-  const std::optional<FingerprintResult> result = finish(collector.hasher(), body);
+  const BodyOutcome body = writeRequestParts(parts, rules, version, collector);
+  const std::optional<FingerprintResult> result = finish(collector.hasher(), body, version);
   if (!result.has_value()) {
     return std::nullopt;
   }
   return FingerprintExplanation{*result, collector.takeNamed()};
 }
 
-}  // namespace idempotency
+}  // namespace idempotency::fingerprint

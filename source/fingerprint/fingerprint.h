@@ -10,12 +10,16 @@
 #include "source/fingerprint/fingerprint_input.h"
 #include "source/fingerprint/json_rejection.h"
 
-namespace idempotency {
+namespace idempotency::fingerprint {
 
 // Version byte first, then SHA-256. Equal fingerprints mean: the same request.
 inline constexpr size_t FingerprintSize = 33;
 using Fingerprint = std::array<uint8_t, FingerprintSize>;
-inline constexpr uint8_t FingerprintVersion = 1;
+// The version for new records, and the oldest version. All versions in between can be computed,
+// because a record is compared by its own version as long as it exists. docs/fingerprint.md
+// describes the differences.
+inline constexpr uint8_t FingerprintVersion = 2;
+inline constexpr uint8_t OldestFingerprintVersion = 1;
 
 struct FingerprintResult {
   Fingerprint fingerprint;
@@ -23,13 +27,13 @@ struct FingerprintResult {
   JsonRejection rejection = JsonRejection::None;  // Why the body is RejectedJson.
 };
 
-// Computes the fingerprint by the given version of the algorithm; none if this build does not know
-// that version, or if OpenSSL cannot hash: then nothing can be told about the request, so refuse
-// it. A record that an older build stored is compared by the version in its first byte.
+// Computes the fingerprint by the given version of the algorithm. None if this build does not know
+// the version, or if OpenSSL cannot hash: then the request cannot be compared, so refuse it. A
+// record that an older build stored is compared by the version in its first byte.
 [[nodiscard]] std::optional<FingerprintResult> computeFingerprint(
     const RequestParts& parts, const FingerprintRules& rules, uint8_t version = FingerprintVersion);
 
-// A part of what is hashed.
+// A part of the hashed input.
 struct FingerprintPart {
   std::string name;   // "method", "header x-source", "body (canonical JSON)", "body at '/amount'".
   std::string bytes;  // As hashed.
@@ -41,9 +45,9 @@ struct FingerprintExplanation {
   std::vector<FingerprintPart> parts;  // In the order of hashing.
 };
 
-// The same fingerprint together with what went into it, for people. Two requests have the same
-// fingerprint if and only if their parts are equal.
+// The same fingerprint together with its input, for people. Two requests have the same fingerprint
+// if and only if their parts are equal.
 [[nodiscard]] std::optional<FingerprintExplanation> explainFingerprint(
     const RequestParts& parts, const FingerprintRules& rules, uint8_t version = FingerprintVersion);
 
-}  // namespace idempotency
+}  // namespace idempotency::fingerprint

@@ -2,7 +2,7 @@
 
 #include <cstring>
 
-namespace idempotency {
+namespace idempotency::fingerprint {
 
 void PartHasher::begin(PartKind kind, uint64_t size) {
   std::array<char, 1 + sizeof(size)> head;
@@ -39,4 +39,4 @@ void PartHasher::flush() {
   }
 }
 
-}  // namespace idempotency
+}  // namespace idempotency::fingerprint

@@ -4,7 +4,7 @@
 #include <span>
 #include <string>
 
-namespace idempotency {
+namespace idempotency::fingerprint {
 
 // Two lower-case hexadecimal digits for each byte.
 inline std::string toHex(std::span<const uint8_t> bytes) {
@@ -18,4 +18,4 @@ inline std::string toHex(std::span<const uint8_t> bytes) {
   return text;
 }
 
-}  // namespace idempotency
+}  // namespace idempotency::fingerprint

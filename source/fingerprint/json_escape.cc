@@ -2,7 +2,7 @@
 
 #include <array>
 
-namespace idempotency {
+namespace idempotency::fingerprint {
 namespace {
 
 constexpr std::array<std::string_view, 32> Controls = {
@@ -34,4 +34,4 @@ std::string canonicalString(std::string_view text) {
   return out;
 }
 
-}  // namespace idempotency
+}  // namespace idempotency::fingerprint

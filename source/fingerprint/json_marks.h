@@ -1,9 +1,9 @@
 #pragma once
 
-namespace idempotency {
+namespace idempotency::fingerprint {
 
-// Canonical JSON holds no bytes below 0x20. In a text that was read such bytes tell the writer
-// where it has to do more than copy. Each stands in place of one byte that it implies.
+// Canonical JSON contains no bytes below 0x20. In a text that was read, such bytes mark the places
+// where the writer must do more than copy. Each replaces the one byte that it implies.
 struct JsonMark {
   static constexpr char Object =
       0x01;  // For `{`: the members come in the order of the MemberIndex.
@@ -22,4 +22,4 @@ struct JsonMark {
   }
 };
 
-}  // namespace idempotency
+}  // namespace idempotency::fingerprint

@@ -9,7 +9,7 @@
 
 #include "source/fingerprint/utf8.h"
 
-namespace idempotency {
+namespace idempotency::fingerprint {
 namespace {
 
 absl::Status refuse(std::string_view text, std::string_view why) {
@@ -61,4 +61,4 @@ absl::StatusOr<JsonPointer> JsonPointer::parse(std::string_view text) {
   return pointer;
 }
 
-}  // namespace idempotency
+}  // namespace idempotency::fingerprint

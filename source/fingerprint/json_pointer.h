@@ -7,17 +7,17 @@
 
 #include <absl/status/statusor.h>
 
-namespace idempotency {
+namespace idempotency::fingerprint {
 
-// How deeply arrays and objects may be nested in a JSON body that is read. A deeper body is
-// compared by its bytes. It also bounds the recursion of the reader.
+// Maximum nesting depth of arrays and objects in a JSON body. A deeper body is compared by its
+// bytes. This also bounds the recursion of the reader.
 inline constexpr size_t MaxJsonDepth = 128;
 
 // An RFC 6901 JSON Pointer in its string form (`/items/0/price`; `` is the whole document). The
 // fragment form (`#/items`) is refused.
 class JsonPointer {
 public:
-  // Fails if the text is no JSON Pointer, is not UTF-8 or reaches deeper than MaxJsonDepth.
+  // Fails if the text is not a JSON Pointer, is not UTF-8, or is deeper than MaxJsonDepth.
   static absl::StatusOr<JsonPointer> parse(std::string_view text);
 
   const std::string& text() const { return text_; }
@@ -32,4 +32,4 @@ private:
   std::vector<std::string> tokens_;
 };
 
-}  // namespace idempotency
+}  // namespace idempotency::fingerprint

@@ -6,7 +6,7 @@
 
 #include "source/fingerprint/json_escape.h"
 
-namespace idempotency {
+namespace idempotency::fingerprint {
 namespace {
 
 bool tokensLess(const JsonPointer& a, const JsonPointer& b) {
@@ -104,4 +104,4 @@ const JsonPointerSet::Node* JsonPointerSet::element(const Node& node, uint32_t i
   return &nodes_[found->node];
 }
 
-}  // namespace idempotency
+}  // namespace idempotency::fingerprint

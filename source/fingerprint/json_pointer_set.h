@@ -8,14 +8,14 @@
 
 #include "source/fingerprint/json_pointer.h"
 
-namespace idempotency {
+namespace idempotency::fingerprint {
 
-// JSON Pointers as a tree, so that a reader that walks down a document finds the ones that fit
-// without comparing all of them at each step. Filled at config time. The order in which pointers
-// were added does not matter, and a pointer that is added twice counts once.
+// JSON Pointers as a tree, so that a reader that descends into a document finds the matching ones
+// without comparing all of them at each step. Filled at config time. The order and repetition of
+// pointers do not matter.
 class JsonPointerSet {
 public:
-  // A place in the tree: all pointers that start with the same tokens.
+  // A position in the tree: all pointers that start with the same tokens.
   class Node;
 
   JsonPointerSet();
@@ -33,8 +33,8 @@ public:
 
   const Node* root() const { return nodes_.data(); }
 
-  // One step down, or null if no pointer goes there. The name is the text between the quotes in
-  // canonical JSON, so that it can be compared without decoding.
+  // One step down; null if no pointer leads there. The name is the text between the quotes in
+  // canonical JSON, so it can be compared without decoding.
   const Node* member(const Node& node, std::string_view canonical_name) const;
   const Node* element(const Node& node, uint32_t index) const;
 
@@ -53,7 +53,7 @@ class JsonPointerSet::Node {
 public:
   static constexpr uint32_t NoPointer = UINT32_MAX;
 
-  // Which pointer ends here: its place in the set's order, or NoPointer.
+  // Which pointer ends here: its index in the order of the set, or NoPointer.
   uint32_t pointer() const { return pointer_; }
 
 private:
@@ -70,7 +70,7 @@ private:
 
   uint32_t pointer_ = NoPointer;
   std::vector<Member> members_;    // Sorted by name.
-  std::vector<Element> elements_;  // Sorted by index: those names that are array indexes too.
+  std::vector<Element> elements_;  // Sorted by index: those names that are also array indexes.
 };
 
-}  // namespace idempotency
+}  // namespace idempotency::fingerprint

@@ -7,7 +7,7 @@
 #include "source/fingerprint/json_marks.h"
 #include "source/fingerprint/utf8.h"
 
-namespace idempotency {
+namespace idempotency::fingerprint {
 namespace {
 
 // Objects up to this size are sorted by moving their members. Nested ones are moved as often as
@@ -504,4 +504,4 @@ char* JsonReader::pointedElements(char* p, const Node& node) {
   }
 }
 
-}  // namespace idempotency
+}  // namespace idempotency::fingerprint

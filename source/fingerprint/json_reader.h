@@ -11,51 +11,51 @@
 #include "source/fingerprint/number.h"
 #include "source/fingerprint/text_rewriter.h"
 
-namespace idempotency {
+namespace idempotency::fingerprint {
 
-// Where a value stands in a text.
+// The position of a value in a text.
 struct JsonSpan {
   uint32_t begin = 0;
   uint32_t end = 0;  // Zero: there is no such value.
 };
 
-// What the pointers that a reader gets are for.
+// What the pointers of a reader are for.
 enum class PointerUse : uint8_t {
-  Select,   // Tell where the values are.
-  Exclude,  // Leave the values out, members with their names, elements as if they were not there.
+  Select,   // Report where the values are.
+  Exclude,  // Omit the values: members with their names, elements as if they were absent.
 };
 
-// Reads a JSON text (RFC 8259) in one pass and makes it canonical (RFC 8785) in place on the way,
-// but for what needs more room or another order than the text: that is left to the writer, by
-// JsonMarks and the MemberIndex. Time is linear in the text but for the sorting of members (n log
-// n). Recursion is bounded by MaxJsonDepth.
+// Reads a JSON text (RFC 8259) in one pass and makes it canonical (RFC 8785) in place. What needs
+// more space, or another order than the text, is left to the writer, by JsonMarks and the
+// MemberIndex. Time is linear in the text, except for the sorting of members (n log n). Recursion
+// is bounded by MaxJsonDepth.
 class JsonReader {
 public:
-  // Behind the text there must be TextRewriter::Padding.
+  // TextRewriter::Padding must follow the text.
   JsonReader(char* text, size_t size, MemberIndex& index, NumberRule rule)
       : text_(text), end_(text + size), index_(index), rule_(rule) {}
 
-  // `found` gets one span per pointer in the set's order (Select only).
+  // `found` gets one span per pointer, in the order of the set (Select only).
   void usePointers(const JsonPointerSet& pointers, PointerUse use, std::span<JsonSpan> found);
 
-  // To be called once. If the text is rejected, nothing of it is of use.
+  // Call it once. If the text is rejected, its contents are unusable.
   [[nodiscard]] JsonRejection read();
 
-  // The text's size now.
+  // The current size of the text.
   uint32_t size() const { return size_; }
 
-  // Whether the text has marks and cannot be taken as it is.
+  // Whether the text contains marks and cannot be used as it is.
   bool marked() const { return resized_ || !index_.empty(); }
 
-  // Whether writing the text gives another number of bytes than it has.
+  // Whether the written text has a different size.
   bool resized() const { return resized_; }
 
 private:
   using Node = JsonPointerSet::Node;
   struct OpenObject;
 
-  // These read something that starts at `p` and return where it ends, or null if it is rejected.
-  // `node` is where the pointers are by now; null if there are none.
+  // These read something that starts at `p`, and return its end, or null if it is rejected. `node`
+  // is the position of the pointers; null if there are none.
   char* value(char* p, const Node* node);
   char* pointedValue(char* p, const Node* node);
   char* object(char* p, const Node* node);
@@ -92,10 +92,10 @@ private:
   std::span<JsonSpan> found_;
   SmallOrder small_order_;
   size_t depth_ = 0;
-  bool plain_ = true;  // The last string has neither escapes nor bytes from 0x80.
+  bool plain_ = true;  // The last string has neither escapes nor bytes of 0x80 or more.
   bool resized_ = false;
   uint32_t size_ = 0;
   JsonRejection rejection_ = JsonRejection::None;
 };
 
-}  // namespace idempotency
+}  // namespace idempotency::fingerprint

@@ -1,6 +1,6 @@
 #include "source/fingerprint/json_rejection.h"
 
-namespace idempotency {
+namespace idempotency::fingerprint {
 
 std::string_view describe(JsonRejection rejection) {
   switch (rejection) {
@@ -24,4 +24,4 @@ std::string_view describe(JsonRejection rejection) {
   return "unknown";
 }
 
-}  // namespace idempotency
+}  // namespace idempotency::fingerprint

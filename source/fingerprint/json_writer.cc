@@ -6,7 +6,7 @@
 #include "source/fingerprint/number.h"
 #include "source/fingerprint/simd.h"
 
-namespace idempotency {
+namespace idempotency::fingerprint {
 namespace {
 
 bool isNumberByte(char c) {
@@ -114,4 +114,4 @@ void JsonWriter::flush() {
   used_ = 0;
 }
 
-}  // namespace idempotency
+}  // namespace idempotency::fingerprint

@@ -7,15 +7,15 @@
 #include "source/fingerprint/json_reader.h"
 #include "source/fingerprint/member_index.h"
 
-namespace idempotency {
+namespace idempotency::fingerprint {
 
-// Writes what a JsonReader has read: follows the marks. Recursion is bounded by MaxJsonDepth.
+// Writes what a JsonReader has read, as the marks say. Recursion is bounded by MaxJsonDepth.
 class JsonWriter {
 public:
   JsonWriter(const char* text, const MemberIndex& index, ByteSink& sink)
       : text_(text), index_(index), sink_(sink) {}
 
-  // A whole value of the text. 16 bytes behind it must be readable.
+  // A whole value of the text. The 16 bytes after it must be readable.
   void write(JsonSpan value);
 
 private:
@@ -33,4 +33,4 @@ private:
   std::array<char, 1024> buffer_;
 };
 
-}  // namespace idempotency
+}  // namespace idempotency::fingerprint

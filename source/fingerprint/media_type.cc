@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace idempotency {
+namespace idempotency::fingerprint {
 namespace {
 
 // RFC 9110, section 5.6.3.
@@ -124,4 +124,4 @@ bool isJsonMediaType(std::string_view content_type) {
   return isJsonEssence(essenceOf(content_type));
 }
 
-}  // namespace idempotency
+}  // namespace idempotency::fingerprint

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace idempotency {
+namespace idempotency::fingerprint {
 
 bool MemberIndex::closeAndKeep(size_t opened, uint32_t object) {
   const std::span<uint32_t> kept = members(opened);
@@ -45,4 +45,4 @@ const uint32_t* MemberIndex::find(uint32_t object) const {
   return words_ + *found + 1;
 }
 
-}  // namespace idempotency
+}  // namespace idempotency::fingerprint

@@ -6,24 +6,26 @@
 
 #include "source/fingerprint/member_order.h"
 
-namespace idempotency {
+namespace idempotency::fingerprint {
 
-// In which order the members of objects are to be written. Objects that are open while a text is
-// read pile up their members from the front of the given memory. An object that is closed and turns
-// out not to be sorted hands its members, now sorted, over to the back, where they stay:
+// The order in which the members of objects are to be written. While a text is read, the members of
+// open objects are collected at the front of the given memory. When an object is closed and is not
+// sorted, its members are sorted and moved to the back, where they stay:
 //
 //   | members of open objects ->      <- (object, members...) (object, members...) |
 //
-// After reading, the front holds the objects' places, sorted, to find them by binary search.
+// After reading, the front holds the positions of the objects, sorted, to find them by binary
+// search.
 class MemberIndex {
 public:
-  // Enough for any JSON text of that size. A member that has to be kept is at least `"":1,` long
-  // and an object with such members has two of them: see MemberIndexTest for the worst texts known.
+  // Enough for any JSON text of that size. A member that must be kept has at least the length of
+  // `"":1,`, and an object with such members has two of them: see MemberIndexTest for the worst
+  // known texts.
   static constexpr size_t wordsFor(size_t text_size) { return text_size / 8 * 3 + 16; }
 
   MemberIndex(uint32_t* words, size_t count) : words_(words), back_(count), count_(count) {}
 
-  // How many members of open objects there are: remember it when an object opens.
+  // The number of members of open objects: remember it when an object opens.
   size_t open() const { return front_; }
 
   // Adds a member to the innermost open object. False if the memory is used up.
@@ -38,19 +40,19 @@ public:
   // The innermost object's members, given what open() was when it opened.
   std::span<uint32_t> members(size_t opened) { return {words_ + opened, front_ - opened}; }
 
-  // Ends the innermost object. It needs no other order than that of the text.
+  // Ends the innermost object, which keeps the order of the text.
   void close(size_t opened) { front_ = opened; }
 
   // Ends the innermost object, which starts at that position, and keeps its members in their
-  // present order. False if the memory is used up.
+  // current order. False if the memory is used up.
   [[nodiscard]] bool closeAndKeep(size_t opened, uint32_t object);
 
-  // Kept objects can be forgotten again, last ones first.
+  // Kept objects can be discarded again, the last ones first.
   size_t kept() const { return back_; }
   void forget(size_t kept) { back_ = kept; }
   bool empty() const { return back_ == count_; }
 
-  // To be called once, after reading, before find(). False if the memory is used up.
+  // Call it once, after reading and before find(). False if the memory is used up.
   [[nodiscard]] bool finish();
 
   // The members of a kept object; the last one has the flag Member::Last.
@@ -63,4 +65,4 @@ private:
   const size_t count_;
 };
 
-}  // namespace idempotency
+}  // namespace idempotency::fingerprint

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <array>
 
-namespace idempotency {
+namespace idempotency::fingerprint {
 namespace {
 
 // What a byte counts against another one at the first difference of two names without escapes. The
@@ -154,4 +154,4 @@ const uint8_t* SmallOrder::find(const char* text, std::span<const uint32_t> memb
   return order;
 }
 
-}  // namespace idempotency
+}  // namespace idempotency::fingerprint

@@ -8,7 +8,7 @@
 #include <cstring>
 #include <optional>
 
-namespace idempotency {
+namespace idempotency::fingerprint {
 namespace {
 
 // Every decimal of up to 15 digits survives the way to a double and back, as long as the double is
@@ -222,4 +222,4 @@ size_t canonicalNumber(std::string_view json_number, NumberRule rule, char* out)
   return rule == NumberRule::Rounded && error == std::errc() ? canonicalNumber(value, out) : 0;
 }
 
-}  // namespace idempotency
+}  // namespace idempotency::fingerprint

@@ -4,16 +4,16 @@
 #include <functional>
 #include <string>
 
+#include "source/fingerprint/authority.h"
 #include "source/fingerprint/canonical_json.h"
 #include "source/fingerprint/media_type.h"
 #include "source/fingerprint/query.h"
 
-namespace idempotency {
+namespace idempotency::fingerprint {
 namespace {
 
-constexpr char Version = 1;
-
-void writeTarget(const RequestParts& parts, PartSink& sink) {
+// Method, path, query and media type by version 1. An empty Content-Type is none here.
+void writeTarget1(const RequestParts& parts, PartSink& sink) {
   sink.add(PartKind::Method, parts.method);
   const SplitPath split = splitPath(parts.path);
   sink.add(PartKind::Path, split.path);
@@ -21,20 +21,42 @@ void writeTarget(const RequestParts& parts, PartSink& sink) {
   if (split.query.has_value()) {
     sink.add(PartKind::Query, sortedQuery(*split.query, scratch));
   }
-  if (!parts.content_type.empty()) {
-    sink.add(PartKind::MediaType, normalMediaType(parts.content_type, scratch));
+  if (!parts.content_type.value_or("").empty()) {
+    sink.add(PartKind::MediaType, normalMediaType(*parts.content_type, scratch));
+  }
+}
+
+// The same by version 2, with the authority.
+void writeTarget2(const RequestParts& parts, const FingerprintRules& rules, PartSink& sink) {
+  std::string scratch;
+  sink.add(PartKind::Method, parts.method);
+  if (rules.authority && parts.authority.has_value()) {
+    sink.add(PartKind::Authority, normalAuthority(*parts.authority, parts.scheme, scratch));
+  }
+  const SplitPath split = splitPath(parts.path);
+  sink.add(PartKind::Path, split.path);
+  if (split.query.has_value()) {
+    const NormalQuery query = normalQuery(*split.query, rules.query, scratch);
+    sink.add(query.as_sent ? PartKind::QueryAsSent : PartKind::Query, query.text);
+  }
+  if (parts.content_type.has_value()) {
+    sink.add(PartKind::MediaType, normalMediaType(*parts.content_type, scratch));
+  }
+}
+
+void writeHeader(std::string_view name, const RequestParts& parts, PartSink& sink) {
+  sink.add(PartKind::HeaderName, name);
+  for (const RequestHeader& header : parts.headers) {
+    if (header.name == name) {
+      sink.add(PartKind::HeaderValue, header.value);
+    }
   }
 }
 
 template <class Name>
 void writeHeaders(const std::vector<Name>& names, const RequestParts& parts, PartSink& sink) {
   for (const std::string_view name : names) {
-    sink.add(PartKind::HeaderName, name);
-    for (const RequestHeader& header : parts.headers) {
-      if (header.name == name) {
-        sink.add(PartKind::HeaderValue, header.value);
-      }
-    }
+    writeHeader(name, parts, sink);
   }
 }
 
@@ -49,6 +71,21 @@ void writeHeadersSorted(const std::vector<std::string>& names, const RequestPart
   std::sort(sorted.begin(), sorted.end());
   sorted.erase(std::unique(sorted.begin(), sorted.end()), sorted.end());
   writeHeaders(sorted, parts, sink);
+}
+
+// Those that are there and that writeHeadersSorted() will not write.
+void writeAlwaysCounted(const FingerprintRules& rules, const RequestParts& parts, PartSink& sink) {
+  if (parts.headers.empty()) {
+    return;
+  }
+  for (const std::string_view name : AlwaysCountedHeaders) {
+    const bool is_there = std::any_of(parts.headers.begin(), parts.headers.end(),
+                                      [name](const RequestHeader& h) { return h.name == name; });
+    if (is_there &&
+        std::find(rules.headers.begin(), rules.headers.end(), name) == rules.headers.end()) {
+      writeHeader(name, parts, sink);
+    }
+  }
 }
 
 uint64_t sizeOf(std::span<const std::string_view> body) {
@@ -113,7 +150,7 @@ BodyOutcome writeBody(const RequestParts& parts, const FingerprintRules& rules, 
     sink.add(PartKind::BodyEmpty, {});
     return {BodyForm::Empty};
   }
-  if (rules.mode == FingerprintMode::Raw || !isJsonMediaType(parts.content_type)) {
+  if (rules.mode == FingerprintMode::Raw || !isJsonMediaType(parts.content_type.value_or(""))) {
     writeBytes(PartKind::BodyBytes, parts.body, sink);
     return {BodyForm::Bytes};
   }
@@ -126,13 +163,19 @@ BodyOutcome writeBody(const RequestParts& parts, const FingerprintRules& rules, 
 }  // namespace
 
 BodyOutcome writeRequestParts(const RequestParts& parts, const FingerprintRules& rules,
-                              PartSink& sink) {
-  sink.add(PartKind::Version, {&Version, 1});
+                              uint8_t version, PartSink& sink) {
+  const char version_byte = static_cast<char>(version);
+  sink.add(PartKind::Version, {&version_byte, 1});
   if (rules.mode == FingerprintMode::None) {
     sink.add(PartKind::BodyIgnored, {});
     return {BodyForm::Ignored};
   }
-  writeTarget(parts, sink);
+  if (version == 1) {
+    writeTarget1(parts, sink);
+  } else {
+    writeTarget2(parts, rules, sink);
+    writeAlwaysCounted(rules, parts, sink);
+  }
   writeHeadersSorted(rules.headers, parts, sink);
   if (rules.principal) {
     sink.add(PartKind::Principal, parts.principal);
@@ -140,4 +183,4 @@ BodyOutcome writeRequestParts(const RequestParts& parts, const FingerprintRules&
   return writeBody(parts, rules, sink);
 }
 
-}  // namespace idempotency
+}  // namespace idempotency::fingerprint

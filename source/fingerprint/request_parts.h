@@ -1,19 +1,23 @@
 #pragma once
 
+#include <cstdint>
+
 #include "source/fingerprint/fingerprint_input.h"
 #include "source/fingerprint/framing.h"
 #include "source/fingerprint/json_rejection.h"
 
-namespace idempotency {
+namespace idempotency::fingerprint {
 
-// How the body was taken.
+// How the body was included.
 struct BodyOutcome {
   BodyForm form;
   JsonRejection rejection = JsonRejection::None;
 };
 
-// Turns a request into the parts that count by version 1 of the algorithm, in the order of hashing.
+// Converts a request to the parts that are compared by this version of the algorithm, 1 or 2, in
+// the order of hashing. The behavior of a version never changes, because records contain its
+// results.
 BodyOutcome writeRequestParts(const RequestParts& parts, const FingerprintRules& rules,
-                              PartSink& sink);
+                              uint8_t version, PartSink& sink);
 
-}  // namespace idempotency
+}  // namespace idempotency::fingerprint

@@ -2,7 +2,7 @@
 
 #include <utility>
 
-namespace idempotency {
+namespace idempotency::fingerprint {
 namespace {
 
 // Fetched once: EVP_sha256() looks the algorithm up at each use, which costs more than hashing
@@ -44,4 +44,4 @@ std::optional<Sha256Digest> Sha256::finish() {
   return digest;
 }
 
-}  // namespace idempotency
+}  // namespace idempotency::fingerprint

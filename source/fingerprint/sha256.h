@@ -9,13 +9,13 @@
 
 #include <openssl/evp.h>
 
-namespace idempotency {
+namespace idempotency::fingerprint {
 
 inline constexpr size_t Sha256Size = 32;
 using Sha256Digest = std::array<uint8_t, Sha256Size>;
 
-// One SHA-256, by OpenSSL. A context is kept per thread and lent to the object: making one costs as
-// much as hashing 64 bytes.
+// One SHA-256, by OpenSSL. A context is kept per thread and lent to the object, because creating
+// one costs as much as hashing 64 bytes.
 class Sha256 {
 public:
   Sha256();
@@ -25,7 +25,7 @@ public:
 
   void update(std::string_view bytes);
 
-  // None if OpenSSL refused at any step (no provider with SHA-256, no memory). Call it once.
+  // None if OpenSSL failed at any step (no provider with SHA-256, no memory). Call it once.
   [[nodiscard]] std::optional<Sha256Digest> finish();
 
 private:
@@ -40,4 +40,4 @@ private:
   bool ok_ = false;
 };
 
-}  // namespace idempotency
+}  // namespace idempotency::fingerprint

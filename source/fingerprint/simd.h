@@ -9,10 +9,10 @@
 #include <emmintrin.h>
 #endif
 
-namespace idempotency {
+namespace idempotency::fingerprint {
 
-// 16 bytes at once. Each question is answered by a mask: bit i stands for byte i. x86-64 always has
-// SSE2; elsewhere plain loops do the same, which compilers turn into what the machine has.
+// 16 bytes at once. Each query returns a mask: bit i belongs to byte i. x86-64 always has SSE2.
+// Elsewhere, plain loops do the same, and compilers vectorize them.
 class Bytes16 {
 public:
   static constexpr size_t Size = 16;
@@ -32,7 +32,8 @@ public:
     return mask(_mm_cmpeq_epi8(bytes_, other.bytes_));
   }
 
-  // Quotes, backslashes, bytes below 0x20 or from 0x80: what a JSON string cannot hold just so.
+  // Quotes, backslashes, bytes below 0x20, and bytes of 0x80 or more: what a JSON string cannot
+  // contain unescaped, or what must be checked.
   uint32_t notPlain() const {
     const __m128i quote = _mm_cmpeq_epi8(bytes_, _mm_set1_epi8('"'));
     const __m128i backslash = _mm_cmpeq_epi8(bytes_, _mm_set1_epi8('\\'));
@@ -102,11 +103,11 @@ private:
 #endif
 };
 
-// How many bytes copyWide() may write and read beyond what it is asked to copy.
+// How many bytes copyWide() may read and write beyond the requested size.
 inline constexpr size_t WideSlack = 2 * Bytes16::Size;
 
-// Copies at least `size` bytes, which is faster than to be exact if there are few. The target must
-// not be behind the source and before its end.
+// Copies at least `size` bytes. For few bytes, this is faster than an exact copy. The target must
+// not be after the source and before its end.
 inline void copyWide(char* to, const char* from, size_t size) {
   const Bytes16 first = Bytes16::load(from);
   const Bytes16 second = Bytes16::load(from + Bytes16::Size);
@@ -121,4 +122,4 @@ inline int firstBit(uint32_t mask) {
   return std::countr_zero(mask);
 }
 
-}  // namespace idempotency
+}  // namespace idempotency::fingerprint

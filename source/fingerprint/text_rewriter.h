@@ -6,19 +6,19 @@
 
 #include "source/fingerprint/simd.h"
 
-namespace idempotency {
+namespace idempotency::fingerprint {
 
-// Writes a text over a longer one while that is being read. Most of what is read stays as it is, so
-// that bytes are moved in runs, and not at all until the first byte is dropped:
+// Overwrites a text with a shorter one while it is being read. Most of the text stays as it is, so
+// bytes are moved in runs, and not at all until the first byte is dropped:
 //
 //   | final text | gap: dropped | kept: read, stays, not yet moved | unread |
 //   begin()                     kept_                              p
 //
-// The reader holds `p`, the next byte to read, and hands it in. It never goes back. Positions count
-// bytes of the new text from its start; they are those that text will have once moved.
+// The reader holds `p`, the next byte to read, and passes it in. It never goes back. Positions
+// count the bytes of the new text from its start; they refer to the final place of the text.
 class TextRewriter {
 public:
-  // Bytes behind the text that must be readable and writable; the first one must be zero.
+  // Bytes after the text that must be readable and writable; the first one must be zero.
   static constexpr size_t Padding = WideSlack;
 
   explicit TextRewriter(char* text) : begin_(text), kept_(text) {}
@@ -27,8 +27,8 @@ public:
 
   uint32_t position(const char* p) const { return static_cast<uint32_t>(p - begin_ - gap_); }
 
-  // Where the text from that position to `p` is now, in one piece. It may be changed, but not
-  // resized.
+  // The current location of the text from that position to `p`, in one piece. It may be changed,
+  // but not resized.
   char* textFrom(uint32_t position, char* p) {
     if (position < this->position(kept_)) {
       settle(p);
@@ -37,7 +37,7 @@ public:
     return begin_ + position + gap_;
   }
 
-  // Moves what is kept to its final place. After that all text before position(p) is there.
+  // Moves what is kept to its final place. After that, all text before position(p) is in place.
   void settle(char* p) {
     if (gap_ != 0) {
       moveDown(static_cast<size_t>(p - kept_));
@@ -45,8 +45,8 @@ public:
     kept_ = p;
   }
 
-  // Puts other bytes, not more than were there, in place of what stands from `p` to `to`. The
-  // reader goes on at `to`.
+  // Replaces the bytes from `p` to `to` by other bytes, not more than there were. The reader
+  // continues at `to`.
   void replace(char* p, char* to, const char* bytes, size_t size) {
     settle(p);
     std::memcpy(p - gap_, bytes, size);
@@ -54,13 +54,13 @@ public:
     kept_ = to;
   }
 
-  // Forgets all text from that position on; what stands before it must be settled.
+  // Discards all text from that position on. The text before it must be settled.
   void rewind(uint32_t position, char* p) {
     gap_ = p - begin_ - static_cast<ptrdiff_t>(position);
     kept_ = p;
   }
 
-  // Drops what JSON calls white space and tells where that ends.
+  // Drops JSON white space and returns its end.
   char* skipSpace(char* p) { return static_cast<unsigned char>(*p) > ' ' ? p : dropSpace(p); }
 
 private:
@@ -79,7 +79,7 @@ private:
 
   void moveDown(size_t size) {
     if (static_cast<size_t>(gap_) < WideSlack) {
-      std::memmove(kept_ - gap_, kept_, size);  // To be exact: what is unread follows at once.
+      std::memmove(kept_ - gap_, kept_, size);  // An exact copy: unread text follows directly.
     } else {
       copyWide(kept_ - gap_, kept_, size);
     }
@@ -90,4 +90,4 @@ private:
   ptrdiff_t gap_ = 0;
 };
 
-}  // namespace idempotency
+}  // namespace idempotency::fingerprint

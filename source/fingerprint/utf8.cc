@@ -2,7 +2,7 @@
 
 #include <string>
 
-namespace idempotency {
+namespace idempotency::fingerprint {
 
 bool isUtf8(std::string_view text) {
   const std::string guarded(text);  // Its terminating zero guards utf8Length().
@@ -16,4 +16,4 @@ bool isUtf8(std::string_view text) {
   return true;
 }
 
-}  // namespace idempotency
+}  // namespace idempotency::fingerprint

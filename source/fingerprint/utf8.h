@@ -4,11 +4,11 @@
 #include <cstdint>
 #include <string_view>
 
-namespace idempotency {
+namespace idempotency::fingerprint {
 
-// How many bytes the character at `p` takes that starts with a byte of 0x80 or more; 0 if that is
-// no well-formed UTF-8 (Unicode 15, table 3-7: nothing overlong, no surrogates, nothing above
-// U+10FFFF). Reads on only while the bytes are well-formed, so any byte below 0x80 behind the text
+// The length of the character that starts at `p` with a byte of 0x80 or more; 0 if it is not
+// well-formed UTF-8 (Unicode 15, table 3-7: nothing overlong, no surrogates, nothing above
+// U+10FFFF). Reads on only while the bytes are well-formed, so any byte below 0x80 after the text
 // guards it.
 inline size_t utf8Length(const char* p) {
   const auto byte = [p](size_t i) { return static_cast<uint8_t>(p[i]); };
@@ -29,7 +29,7 @@ inline size_t utf8Length(const char* p) {
   return second && continues(2) && continues(3) ? 4 : 0;
 }
 
-// Writes a character, which must not be a surrogate, and tells how many bytes that took: up to 4.
+// Writes a character, which must not be a surrogate, and returns its length in bytes: up to 4.
 inline size_t utf8Encode(uint32_t code_point, char* out) {
   const auto tail = [code_point](int shift) {
     return static_cast<char>(0x80 | ((code_point >> shift) & 0x3f));
@@ -58,4 +58,4 @@ inline size_t utf8Encode(uint32_t code_point, char* out) {
 
 bool isUtf8(std::string_view text);
 
-}  // namespace idempotency
+}  // namespace idempotency::fingerprint

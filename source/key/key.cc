@@ -2,10 +2,11 @@
 
 #include <algorithm>
 #include <cassert>
+#include <fmt/format.h>
 
 #include "source/key/structured_field.h"
 
-namespace idempotency {
+namespace idempotency::key {
 namespace {
 
 static_assert(sizeof(Key) == KeyLengthLimit + 1);
@@ -24,6 +25,7 @@ constexpr bool isHexDigit(char c) {
 
 bool isUuid(std::string_view text) {
   constexpr std::string_view Form = "xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx";
+  static_assert(Form.size() == UuidLength);
   return std::equal(text.begin(), text.end(), Form.begin(), Form.end(),
                     [](char c, char form) { return form == 'x' ? isHexDigit(c) : c == form; });
 }
@@ -31,14 +33,14 @@ bool isUuid(std::string_view text) {
 // Lengths are judged before the bytes are used: `text` may be cut at KeyLengthLimit, `length` never
 // is.
 KeyResult applyRules(std::string_view text, size_t length, const KeyRules& rules) {
-  if (length < std::max<size_t>(rules.min_length, 1)) {
-    return KeyProblem::TooShort;
+  if (length < rules.shortest()) {
+    return KeyRefusal{KeyProblem::TooShort, length};
   }
-  if (length > std::min(rules.max_length, KeyLengthLimit)) {
-    return KeyProblem::TooLong;
+  if (length > rules.longest()) {
+    return KeyRefusal{KeyProblem::TooLong, length};
   }
   if (rules.uuid_only && !isUuid(text)) {
-    return KeyProblem::NotUuid;
+    return KeyRefusal{KeyProblem::NotUuid};
   }
   return Key(text);
 }
@@ -48,13 +50,13 @@ KeyResult parseStrict(std::string_view line, const KeyRules& rules) {
   const StringItem item = parseStringItem(line, value);
   switch (item.status) {
     case StringItemStatus::Malformed:
-      return KeyProblem::Malformed;
+      return KeyRefusal{KeyProblem::Malformed};
     case StringItemStatus::List:
-      return KeyProblem::TwoLines;
+      return KeyRefusal{KeyProblem::TwoLines};
     case StringItemStatus::Ok:
       return applyRules({value.data(), std::min(item.length, value.size())}, item.length, rules);
   }
-  return KeyProblem::Malformed;
+  return KeyRefusal{KeyProblem::Malformed};
 }
 
 // Intermediaries may join header lines with a comma (RFC 9110 §5.3), so a comma is never part of a
@@ -62,7 +64,7 @@ KeyResult parseStrict(std::string_view line, const KeyRules& rules) {
 KeyResult parseRaw(std::string_view line, const KeyRules& rules) {
   const std::string_view text = trimSpaces(line);
   if (text.find(',') != std::string_view::npos) {
-    return KeyProblem::TwoLines;
+    return KeyRefusal{KeyProblem::TwoLines};
   }
   return applyRules(text, text.size(), rules);
 }
@@ -71,22 +73,41 @@ KeyResult parseEither(std::string_view line, const KeyRules& rules) {
   return trimSpaces(line).starts_with('"') ? parseStrict(line, rules) : parseRaw(line, rules);
 }
 
+// What the rules say about a key's length.
+std::string requiredLength(const KeyRules& rules) {
+  if (rules.uuid_only) {
+    return fmt::format("a UUID, which has {}", UuidLength);
+  }
+  if (rules.shortest() == rules.longest()) {
+    return fmt::format("{}", rules.longest());
+  }
+  return fmt::format("{} to {}", rules.shortest(), rules.longest());
+}
+
+std::string describeLength(size_t length, const KeyRules& rules) {
+  const std::string required = requiredLength(rules);
+  if (length == 0) {
+    return fmt::format("The key is empty; this operation requires {} characters.", required);
+  }
+  return fmt::format("The key has {} character{}; this operation requires {}.", length,
+                     length == 1 ? "" : "s", required);
+}
+
 }  // namespace
 
-std::string_view describe(KeyProblem problem) {
-  switch (problem) {
+std::string describe(const KeyRefusal& refusal, const KeyRules& rules) {
+  switch (refusal.problem) {
     case KeyProblem::Missing:
       return "The Idempotency-Key header is missing.";
     case KeyProblem::TwoLines:
       return "More than one Idempotency-Key was sent.";
     case KeyProblem::Malformed:
-      return "The Idempotency-Key is not a string in double quotes (RFC 8941).";
+      return "The Idempotency-Key is not a double-quoted string (RFC 8941).";
     case KeyProblem::BadCharacter:
-      return "The Idempotency-Key has a character that is not printable ASCII.";
+      return "The Idempotency-Key contains a character that is not printable ASCII.";
     case KeyProblem::TooShort:
-      return "The Idempotency-Key is too short.";
     case KeyProblem::TooLong:
-      return "The Idempotency-Key is too long.";
+      return describeLength(refusal.length, rules);
     case KeyProblem::NotUuid:
       return "The Idempotency-Key is not a UUID.";
   }
@@ -100,14 +121,14 @@ Key::Key(std::string_view text) : length_(static_cast<uint8_t>(text.size())) {
 
 KeyResult parseKey(std::span<const std::string_view> lines, const KeyRules& rules) {
   if (lines.empty()) {
-    return KeyProblem::Missing;
+    return KeyRefusal{KeyProblem::Missing};
   }
   if (lines.size() > 1) {
-    return KeyProblem::TwoLines;
+    return KeyRefusal{KeyProblem::TwoLines};
   }
   const std::string_view line = lines.front();
   if (!std::all_of(line.begin(), line.end(), isPrintableAscii)) {
-    return KeyProblem::BadCharacter;
+    return KeyRefusal{KeyProblem::BadCharacter};
   }
   switch (rules.syntax) {
     case KeySyntax::Strict:
@@ -117,7 +138,7 @@ KeyResult parseKey(std::span<const std::string_view> lines, const KeyRules& rule
     case KeySyntax::Either:
       return parseEither(line, rules);
   }
-  return KeyProblem::Malformed;
+  return KeyRefusal{KeyProblem::Malformed};
 }
 
-}  // namespace idempotency
+}  // namespace idempotency::key

@@ -1,6 +1,8 @@
 #include "source/key/structured_field.h"
 
-namespace idempotency {
+#include <utility>
+
+namespace idempotency::key {
 namespace {
 
 // RFC 8941 §3.3.1 and §3.3.2: how many digits a number may have.
@@ -101,7 +103,7 @@ private:
 };
 
 // Reads a line from left to right. Each take…() consumes what it names and is false where that is
-// not there; the line is then refused, so where the cursor stands after a false does not matter.
+// not there; the line is then refused, so the position of the cursor after a false does not matter.
 class Cursor {
 public:
   explicit Cursor(std::string_view text) : rest_(text) {}
@@ -120,14 +122,26 @@ public:
   void skipSpaces() {
     takeWhile([](char c) { return c == ' '; });
   }
+  // OWS: allowed around the commas of a List.
+  void skipWhiteSpace() {
+    takeWhile([](char c) { return c == ' ' || c == '\t'; });
+  }
+
+  // RFC 8941 §4.2.1.
+  bool takeList(std::vector<ListMember>& members);
 
   // RFC 8941 §4.2.5. `length` counts the whole value, also what does not fit into `value`.
   bool takeString(std::span<char> value, size_t& length);
-  // RFC 8941 §4.2.3.2.
-  bool takeParameters();
+  // RFC 8941 §4.2.3.2. `parameters` may be null.
+  using Parameters = std::vector<std::pair<std::string, BareItem>>;
+  bool takeParameters(Parameters* parameters = nullptr);
 
 private:
-  bool takeBareItem();
+  bool takeMember(ListMember& member);
+  bool takeInnerList();
+  // `item` may be null.
+  bool takeBareItem(BareItem* item = nullptr);
+  bool takeAnyBareItem();
   bool takeNumber();
   bool takeDigits(size_t at_most);
   bool takeToken();
@@ -182,22 +196,96 @@ bool Cursor::takeString(std::span<char> value, size_t& length) {
   return false;
 }
 
-bool Cursor::takeParameters() {
+// A later parameter takes the place of an earlier one of its name.
+void setParameter(Cursor::Parameters& parameters, std::string_view name, BareItem value) {
+  std::erase_if(parameters, [&](const auto& entry) { return entry.first == name; });
+  parameters.emplace_back(name, std::move(value));
+}
+
+bool Cursor::takeParameters(Parameters* parameters) {
   while (take(';')) {
     skipSpaces();
     if (atEnd() || !isParameterNameStart(rest_.front())) {
       return false;
     }
-    takeWhile(isParameterName);
-    if (take('=') && !takeBareItem()) {
+    const std::string_view begin = rest_;
+    const std::string_view name = begin.substr(0, takeWhile(isParameterName));
+    BareItem value;
+    if (parameters != nullptr) {
+      value.text = "?1";
+    }
+    if (take('=') && !takeBareItem(parameters != nullptr ? &value : nullptr)) {
       return false;
+    }
+    if (parameters != nullptr) {
+      setParameter(*parameters, name, std::move(value));
     }
   }
   return true;
 }
 
+bool Cursor::takeList(std::vector<ListMember>& members) {
+  while (!atEnd()) {
+    if (!takeMember(members.emplace_back())) {
+      return false;
+    }
+    skipWhiteSpace();
+    if (atEnd()) {
+      return true;
+    }
+    if (!take(',')) {
+      return false;
+    }
+    skipWhiteSpace();
+    if (atEnd()) {
+      return false;  // A comma at the end.
+    }
+  }
+  return true;
+}
+
+bool Cursor::takeMember(ListMember& member) {
+  member.inner_list = at('(');
+  const bool taken = member.inner_list ? takeInnerList() : takeBareItem(&member.item);
+  return taken && takeParameters(&member.parameters);
+}
+
+// RFC 8941 §4.2.1.2.
+bool Cursor::takeInnerList() {
+  take('(');
+  while (!atEnd()) {
+    skipSpaces();
+    if (take(')')) {
+      return true;
+    }
+    if (!takeBareItem() || !takeParameters() || (!at(' ') && !at(')'))) {
+      return false;
+    }
+  }
+  return false;
+}
+
+bool Cursor::takeBareItem(BareItem* item) {
+  const std::string_view begin = rest_;
+  if (item == nullptr || begin.empty()) {
+    return takeAnyBareItem();
+  }
+  if (at('"')) {
+    item->kind = BareItem::Kind::String;
+    item->text.resize(begin.size());
+    size_t length = 0;
+    const bool taken = takeString(item->text, length);
+    item->text.resize(length);
+    return taken;
+  }
+  item->kind = at('*') || isAlpha(begin.front()) ? BareItem::Kind::Token : BareItem::Kind::Other;
+  const bool taken = takeAnyBareItem();
+  item->text = begin.substr(0, begin.size() - rest_.size());
+  return taken;
+}
+
 // RFC 8941 §4.2.3.1, RFC 9651 §4.2.3.1.
-bool Cursor::takeBareItem() {
+bool Cursor::takeAnyBareItem() {
   if (atEnd()) {
     return false;
   }
@@ -324,6 +412,30 @@ StringItem parseStringItem(std::string_view line, std::span<char> value) {
   return item;
 }
 
+const BareItem* ListMember::parameter(std::string_view name) const {
+  for (const auto& [own, value] : parameters) {
+    if (own == name) {
+      return &value;
+    }
+  }
+  return nullptr;
+}
+
+std::optional<std::vector<ListMember>> parseList(std::span<const std::string_view> lines) {
+  std::string joined;
+  for (size_t i = 0; i < lines.size(); ++i) {
+    joined += i == 0 ? "" : ",";
+    joined += lines[i];
+  }
+  Cursor cursor(joined);
+  cursor.skipSpaces();
+  std::vector<ListMember> members;
+  if (!cursor.takeList(members)) {
+    return std::nullopt;
+  }
+  return members;
+}
+
 std::optional<std::string> serializeString(std::string_view value) {
   std::string text = "\"";
   for (const char c : value) {
@@ -339,4 +451,4 @@ std::optional<std::string> serializeString(std::string_view value) {
   return text;
 }
 
-}  // namespace idempotency
+}  // namespace idempotency::key

@@ -2,17 +2,22 @@
 
 #include "source/protocol/overloaded.h"
 
-namespace idempotency {
+namespace idempotency::protocol {
 namespace {
 
-RequestDecision onKeyProblem(const Policy& policy, KeyProblem problem) {
-  if (problem != KeyProblem::Missing) {
-    return Answer{.problem = Problem::KeyInvalid, .key_problem = problem};
+RequestDecision onKeyProblem(const Policy& policy, const key::KeyRefusal& refusal) {
+  if (refusal.problem != key::KeyProblem::Missing) {
+    return Answer{.problem = Problem::KeyInvalid, .key_problem = refusal};
   }
   if (policy.enforcement == Enforcement::Optional) {
     return Pass{PassReason::NoKey};
   }
   return Answer{.problem = Problem::KeyMissing};
+}
+
+Answer storeUnavailable(const Policy& policy, const StoreFailed& failure) {
+  return {.problem = Problem::StoreUnavailable,
+          .retry_after = failure.retry_after.value_or(policy.in_flight.retry_after)};
 }
 
 Decision onStoreFailed(const Policy& policy, const StoreFailed& failure) {
@@ -22,12 +27,31 @@ Decision onStoreFailed(const Policy& policy, const StoreFailed& failure) {
     case StoreFailure::FailClosed:
       break;
   }
-  return Answer{.problem = Problem::StoreUnavailable,
-                .retry_after = failure.retry_after.value_or(policy.in_flight.retry_after)};
+  return storeUnavailable(policy, failure);
+}
+
+Answer onNoRoom(const Policy& policy) {
+  return {.problem = Problem::Overloaded, .retry_after = policy.in_flight.retry_after};
+}
+
+Answer onQuota(const QuotaReached& quota) {
+  return {.problem = Problem::QuotaExceeded, .retry_after = quota.retry_after};
+}
+
+Answer runsAsynchronously(const Policy& policy) {
+  return {.problem = Problem::Asynchronous, .retry_after = policy.in_flight.retry_after};
+}
+
+Answer unreadable(const Policy& policy) {
+  return {.problem = Problem::RecordUnreadable, .retry_after = policy.in_flight.retry_after};
 }
 
 // Another request with this key is running.
 Decision onLiveClaim(const Policy& policy, const ClaimFacts& facts) {
+  if (facts.async_wait.has_value()) {
+    return facts.waited < *facts.async_wait ? Decision(Wait{*facts.async_wait - facts.waited})
+                                            : Decision(runsAsynchronously(policy));
+  }
   const Answer reject{.problem = Problem::InProgress, .retry_after = policy.in_flight.retry_after};
   switch (policy.in_flight.action) {
     case InFlightAction::Reject:
@@ -43,15 +67,24 @@ Decision onLiveClaim(const Policy& policy, const ClaimFacts& facts) {
   return reject;
 }
 
-// The request that held the claim is believed dead; whether it ran is not known.
-Decision onDeadLease(const Policy& policy, const RecordFacts& record) {
-  switch (policy.on_lease_expired) {
-    case LeaseExpired::Retry:
-      return Reclaim{record.state, record.attempt};
-    case LeaseExpired::Unknown:
-      break;
+// Whether an earlier request ran is unknown: this one never runs, no matter how much time has
+// passed.
+Answer onUnknown(const Policy& policy, const RecordFacts& record) {
+  if (policy.unknown_retention.has_value() && record.claim_age >= *policy.unknown_retention) {
+    return Answer{.problem = Problem::UnknownExpired};
   }
   return Answer{.problem = Problem::OutcomeUnknown, .retry_after = record.reconcile_after};
+}
+
+// The lease of the request that held the claim has expired; whether it ran is unknown. While a
+// policy is being changed, the claim and this request may be under different ones: both must allow
+// a re-run.
+Decision onDeadLease(const Policy& policy, const RecordFacts& record) {
+  if (record.on_lease_expired == LeaseExpired::Retry &&
+      policy.on_lease_expired == LeaseExpired::Retry) {
+    return Reclaim{record.state, record.attempt};
+  }
+  return onUnknown(policy, record);
 }
 
 Decision onPastLife(const Policy& policy, const RecordFacts& record) {
@@ -68,58 +101,40 @@ Decision onInProgress(const Policy& policy, const ClaimFacts& facts, const Recor
   if (!record.lease_alive) {
     return onDeadLease(policy, record);
   }
-  if (facts.own_attempt != 0 && facts.own_attempt == record.attempt) {
-    return Run{};
-  }
   return onLiveClaim(policy, facts);
 }
 
-Decision onCompleted(const RecordFacts& record) {
+StatusDecision onCompleted(const RecordFacts& record) {
   if (record.has_response) {
     return Replay{};
   }
   return Answer{.problem = Problem::ResponseUnavailable, .original_status = record.status};
 }
 
-// A record that is settled no longer counts once its life is over. One that is not settled counts
-// for ever: time alone does not tell whether an attempt ran.
-bool isOver(const RecordFacts& record) {
-  switch (record.state) {
-    case RecordState::Expired:
-      return true;
-    case RecordState::Completed:
-    case RecordState::FailedRetryable:
-      return record.past_life;
-    case RecordState::InProgress:
-    case RecordState::Unknown:
-      return false;
-  }
-  return false;
-}
-
-// The request is the one that the record was made for.
+// The request is the same one that the record was created for.
 Decision onSameRequest(const Policy& policy, const ClaimFacts& facts, const RecordFacts& record) {
-  if (isOver(record)) {
+  if (isOver(record.state, record.past_life)) {
     return onPastLife(policy, record);
   }
   switch (record.state) {
     case RecordState::InProgress:
       return onInProgress(policy, facts, record);
     case RecordState::Completed:
-      return onCompleted(record);
+      return std::visit([](const auto& decision) { return Decision(decision); },
+                        onCompleted(record));
     case RecordState::FailedRetryable:
       return Reclaim{record.state, record.attempt};
     case RecordState::Unknown:
-      return Answer{.problem = Problem::OutcomeUnknown, .retry_after = record.reconcile_after};
+      return onUnknown(policy, record);
     case RecordState::Expired:
       break;
   }
-  return Answer{.problem = Problem::RecordUnreadable, .retry_after = policy.in_flight.retry_after};
+  return unreadable(policy);
 }
 
 Decision onFound(const Policy& policy, const ClaimFacts& facts, const RecordFacts& record) {
-  // An expired key that runs as new may come with any request.
-  if (isOver(record) && policy.on_expired == ExpiredKey::Run) {
+  // An expired key that runs as new may be used with any request.
+  if (isOver(record.state, record.past_life) && policy.on_expired == ExpiredKey::Run) {
     return onPastLife(policy, record);
   }
   switch (record.match) {
@@ -130,8 +145,35 @@ Decision onFound(const Policy& policy, const ClaimFacts& facts, const RecordFact
     case FingerprintMatch::Unverifiable:
       break;
   }
-  // Most likely a newer build wrote the record: another Envoy may be able to judge it.
-  return Answer{.problem = Problem::RecordUnreadable, .retry_after = policy.in_flight.retry_after};
+  // A newer build probably wrote the record: another Envoy may be able to read it.
+  return unreadable(policy);
+}
+
+// --- The status of a run
+
+StatusDecision statusOf(const Policy& policy, const RecordFacts& record) {
+  if (isOver(record.state, record.past_life)) {
+    return Answer{.problem = Problem::KeyExpired};
+  }
+  switch (record.state) {
+    case RecordState::InProgress:
+      if (record.lease_alive) {
+        return runsAsynchronously(policy);
+      }
+      // The route's policy decides whether the request runs again, when it comes again.
+      return record.on_lease_expired == LeaseExpired::Retry
+                 ? Answer{.problem = Problem::RunNotCompleted}
+                 : onUnknown(policy, record);
+    case RecordState::Completed:
+      return onCompleted(record);
+    case RecordState::FailedRetryable:
+      return Answer{.problem = Problem::RunNotCompleted};
+    case RecordState::Unknown:
+      return onUnknown(policy, record);
+    case RecordState::Expired:
+      break;
+  }
+  return unreadable(policy);
 }
 
 }  // namespace
@@ -155,6 +197,9 @@ RequestDecision decideRequest(const Policy& policy, const RequestFacts& facts) {
   if (facts.body_too_large) {
     return Answer{.problem = Problem::RequestTooLarge};
   }
+  if (facts.awaits_continue) {
+    return Answer{.problem = Problem::ExpectationFailed};
+  }
   return Claim{};
 }
 
@@ -162,13 +207,27 @@ Decision decide(const Policy& policy, const ClaimFacts& facts, const StoreResult
   return std::visit(
       Overloaded{
           [&](const StoreFailed& failure) { return onStoreFailed(policy, failure); },
-          [&](const QuotaReached& quota) -> Decision {
-            return Answer{.problem = Problem::QuotaExceeded, .retry_after = quota.retry_after};
-          },
+          [&](const NoRoom&) -> Decision { return onNoRoom(policy); },
+          [&](const QuotaReached& quota) -> Decision { return onQuota(quota); },
           [&](const ClaimGranted&) -> Decision { return Run{}; },
           [&](const RecordFound& found) { return onFound(policy, facts, found.record); },
       },
       result);
 }
 
-}  // namespace idempotency
+StatusDecision decideStatus(const Policy& policy, const StatusResult& result) {
+  return std::visit(Overloaded{
+                        [&](const StoreFailed& failure) -> StatusDecision {
+                          return storeUnavailable(policy, failure);
+                        },
+                        [&](const NoRoom&) -> StatusDecision { return onNoRoom(policy); },
+                        [&](const QuotaReached& quota) -> StatusDecision { return onQuota(quota); },
+                        [&](const RecordAbsent&) -> StatusDecision {
+                          return Answer{.problem = Problem::RunNotFound};
+                        },
+                        [&](const RecordFound& found) { return statusOf(policy, found.record); },
+                    },
+                    result);
+}
+
+}  // namespace idempotency::protocol

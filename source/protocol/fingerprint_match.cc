@@ -2,23 +2,23 @@
 
 #include <algorithm>
 
-namespace idempotency {
+namespace idempotency::protocol {
 namespace {
 
-bool sameBytes(std::string_view stored, const Fingerprint& fingerprint) {
+bool sameBytes(std::string_view stored, const fingerprint::Fingerprint& fingerprint) {
   return std::equal(stored.begin(), stored.end(), fingerprint.begin(), fingerprint.end(),
                     [](char a, uint8_t b) { return static_cast<uint8_t>(a) == b; });
 }
 
 }  // namespace
 
-FingerprintMatch matchFingerprint(std::string_view stored, const Fingerprint& current,
+FingerprintMatch matchFingerprint(std::string_view stored, const fingerprint::Fingerprint& current,
                                   const Recompute& recompute) {
-  if (stored.size() != FingerprintSize) {
+  if (stored.size() != fingerprint::FingerprintSize) {
     return FingerprintMatch::Unverifiable;
   }
   const auto version = static_cast<uint8_t>(stored.front());
-  const std::optional<Fingerprint> mine =
+  const std::optional<fingerprint::Fingerprint> mine =
       version == current.front() ? std::optional(current) : recompute(version);
   if (!mine.has_value()) {
     return FingerprintMatch::Unverifiable;
@@ -26,4 +26,4 @@ FingerprintMatch matchFingerprint(std::string_view stored, const Fingerprint& cu
   return sameBytes(stored, *mine) ? FingerprintMatch::Same : FingerprintMatch::Different;
 }
 
-}  // namespace idempotency
+}  // namespace idempotency::protocol

@@ -1,11 +1,15 @@
 #pragma once
 
+#include <cstddef>
 #include <string>
 #include <variant>
 
-namespace idempotency {
+namespace idempotency::protocol {
 
-// Places from which a trusted name (the tenant, the principal) is read.
+// The longest name in bytes: of a tenant, of an operation, and of what a config refers to.
+inline constexpr size_t NameLimit = 255;
+
+// Where a trusted name (of the tenant, of the principal) comes from.
 struct HeaderSource {
   std::string name;  // Lower-case.
   bool operator==(const HeaderSource&) const = default;
@@ -25,4 +29,4 @@ struct FixedSource {
 
 using NameSource = std::variant<HeaderSource, MetadataSource, PeerUriSanSource, FixedSource>;
 
-}  // namespace idempotency
+}  // namespace idempotency::protocol

@@ -1,6 +1,6 @@
 #pragma once
 
-namespace idempotency {
+namespace idempotency::protocol {
 
 // One closure per alternative of a variant, for std::visit. A forgotten alternative does not
 // compile.
@@ -11,4 +11,4 @@ struct Overloaded : Cases... {
 template <typename... Cases>
 Overloaded(Cases...) -> Overloaded<Cases...>;
 
-}  // namespace idempotency
+}  // namespace idempotency::protocol

@@ -8,46 +8,55 @@
 
 #include "source/key/key.h"
 
-namespace idempotency {
+namespace idempotency::protocol {
 
-// Every answer that the filter gives instead of the upstream's, apart from replays.
+// Every answer that the filter gives in place of the upstream's, apart from replays.
 enum class Problem : uint8_t {
-  StoreUnavailable,     // 503. First, so that a zeroed value refuses and promises nothing.
+  StoreUnavailable,     // 503. First, so that a zeroed value refuses the request.
   KeyMissing,           // 400
   KeyInvalid,           // 400
   TenantMissing,        // 403
   KeyReused,            // By policy: 422, 400 or 409.
   InProgress,           // 409
-  Accepted,             // 202: the same situation where the policy says ACCEPTED.
+  Accepted,             // 202: the same situation, with ACCEPTED in the policy.
   OutcomeUnknown,       // 409
   ResponseUnavailable,  // 409
   KeyExpired,           // 410
+  UnknownExpired,       // 410: the outcome is unknown, and unknown_retention has passed.
   QuotaExceeded,        // 429
   RequestTooLarge,      // 413
   RequestTooOld,        // 400
-  RecordUnreadable,     // 503: a record that this version of the filter cannot judge.
-  ConfigInvalid,        // 500: the route's policy contradicts the filter's.
-  UpgradeRefused,       // 400: an answer that never ends as one cannot be replayed.
+  RecordUnreadable,     // 503: this version of the filter cannot read the record.
+  ConfigInvalid,        // 500: the route's policy conflicts with the filter's.
+  UpgradeRefused,       // 400: an upgraded connection cannot be replayed.
+  Overloaded,           // 503: this process has reached its limits.
+  ExpectationFailed,    // 417: the client waits for a 100 that the filter cannot send.
+  DetachedUnavailable,  // 503: a detached run could not be started.
+  DetachedTimeout,      // 504: a detached run exceeded its time.
+  DetachedLost,         // 502: a detached run ended without a complete response.
+  Asynchronous,         // 202: the request runs, and the client gets its response later.
+  RunNotFound,          // 404, of the status resource: there is no record.
+  RunNotCompleted,      // 409, of the status resource: the request may be sent again.
 };
 
-// What an answer says beyond its problem.
+// A problem, and what an answer says in addition.
 struct Answer {
   Problem problem = Problem::StoreUnavailable;
   std::optional<std::chrono::seconds> retry_after = {};
-  std::optional<KeyProblem> key_problem = {};  // KeyInvalid: what is wrong.
-  std::optional<int> original_status = {};  // ResponseUnavailable: the status of the first answer.
+  std::optional<key::KeyRefusal> key_problem = {};  // KeyInvalid: why.
+  std::optional<int> original_status = {};  // ResponseUnavailable: status of the first response.
   bool operator==(const Answer&) const = default;
 };
 
-// All that is fixed about a problem.
+// The fixed part of the answer to a problem.
 struct ProblemText {
   Problem problem;
   std::string_view code;  // For clients and counters; never changes: "idempotency_key_missing".
-  int status;             // HTTP; KeyReused takes the policy's instead.
+  int status;             // HTTP; for KeyReused, the policy overrides it.
   std::string_view title;
   std::string_view detail;
   std::string_view stripe_type;
-  std::string_view stripe_code = {};  // Where that API has its own word; else `code`.
+  std::string_view stripe_code = {};  // Stripe's own code, if it has one; else `code`.
   int grpc_status;
 };
 
@@ -57,4 +66,4 @@ std::string_view problemCode(Problem problem);
 // All of them, in the enum's order.
 std::span<const ProblemText> problemTexts();
 
-}  // namespace idempotency
+}  // namespace idempotency::protocol

@@ -2,16 +2,16 @@
 
 #include <charconv>
 
-#include "source/protocol/http_date.h"
+#include "source/http/http_date.h"
 
-namespace idempotency {
+namespace idempotency::protocol {
 namespace {
 
 constexpr size_t MaxDigits = 12;  // Beyond the year 9999: no overflow below.
 
 std::optional<int64_t> readTime(std::string_view text) {
   if (text.empty() || text.find_first_not_of("0123456789") != std::string_view::npos) {
-    return parseHttpDate(text);
+    return http::parseHttpDate(text);
   }
   int64_t seconds = 0;
   if (text.size() > MaxDigits ||
@@ -39,4 +39,4 @@ RequestAge judgeRequestAge(const RequestAgeRules& rules, std::span<const std::st
   return age < -rules.limit ? RequestAge::TooNew : RequestAge::Fresh;
 }
 
-}  // namespace idempotency
+}  // namespace idempotency::protocol

@@ -7,15 +7,15 @@
 
 #include "source/protocol/policy.h"
 
-namespace idempotency {
+namespace idempotency::protocol {
 
-// What the header that a max_request_age policy names tells.
+// The result of checking the header of a max_request_age policy.
 enum class RequestAge : uint8_t {
   Missing,     // No line, or more than one.
   Unreadable,  // Neither an HTTP date nor seconds since 1970.
   TooOld,
-  TooNew,  // Further in the future than it may be old: a clock is wrong, or the guard is being
-           // cheated.
+  TooNew,  // Further in the future than the limit: a clock is wrong, or someone tries to bypass the
+           // check.
   Fresh,
 };
 
@@ -23,4 +23,4 @@ enum class RequestAge : uint8_t {
 [[nodiscard]] RequestAge judgeRequestAge(const RequestAgeRules& rules,
                                          std::span<const std::string_view> lines, int64_t now);
 
-}  // namespace idempotency
+}  // namespace idempotency::protocol

@@ -3,15 +3,23 @@
 #include <cstdint>
 #include <string_view>
 
-namespace idempotency {
+namespace idempotency::store {
 
-// What background jobs write to the audit table. The words are stored: never change them.
+// What background jobs and operators write to the audit table. The words are stored: never change
+// them. Earlier versions also wrote "give_up", when an unknown record expired.
 enum class AuditAction : uint8_t {
-  LeaseToUnknown,  // Sweep: a lease ran out; nobody knows what became of the attempt.
-  LeaseToRetry,    // Sweep: a lease ran out; policy lets the next request run.
-  GiveUp,          // Reap: still unknown at the end of its life, ended as failed (408).
-  Expire,          // Reap: kept as expired, without its response. One row for all of a step.
-  Delete,          // Reap: deleted. One row for all of a step.
+  LeaseToUnknown,  // Sweep: a lease expired; the outcome of the attempt is unknown.
+  LeaseToRetry,    // Sweep: a lease expired; the policy lets the next request run.
+  Expire,          // Reap: kept as expired, without its response. One row per step.
+  Delete,          // Reap: deleted. One row per step.
+  // An operator or the reconciler said what became of an attempt, freed a key, or deleted a result.
+  ResolveCompleted,
+  ResolveNotRun,
+  Release,
+  Bust,
+  AskAgain,    // The upstream is to be asked (again).
+  DeadLetter,  // The reconciler has given up.
+  Purge,       // A tenant's records were deleted. One row per step.
 };
 
 constexpr std::string_view name(AuditAction action) {
@@ -20,24 +28,32 @@ constexpr std::string_view name(AuditAction action) {
       return "lease_to_unknown";
     case AuditAction::LeaseToRetry:
       return "lease_to_retry";
-    case AuditAction::GiveUp:
-      return "give_up";
     case AuditAction::Expire:
       return "expire";
     case AuditAction::Delete:
       return "delete";
+    case AuditAction::ResolveCompleted:
+      return "resolve_completed";
+    case AuditAction::ResolveNotRun:
+      return "resolve_not_run";
+    case AuditAction::Release:
+      return "release";
+    case AuditAction::Bust:
+      return "bust";
+    case AuditAction::AskAgain:
+      return "ask_again";
+    case AuditAction::DeadLetter:
+      return "dead_letter";
+    case AuditAction::Purge:
+      return "purge";
   }
   return "invalid";
 }
 
 // Codes in Record::last_error that background jobs write.
 inline constexpr std::string_view LeaseExpiredError = "lease_expired";
-inline constexpr std::string_view AbandonedError = "abandoned";
 
-// The status of a record that was given up.
-inline constexpr int32_t AbandonedStatus = 408;
-
-// Where a record's recovery point begins.
+// The first recovery point of a record.
 inline constexpr std::string_view FirstRecoveryPoint = "started";
 
-}  // namespace idempotency
+}  // namespace idempotency::store

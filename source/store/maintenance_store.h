@@ -8,49 +8,47 @@
 
 #include "source/store/store.h"
 
-namespace idempotency {
+namespace idempotency::store {
 
-// What one step of maintenance did. Failed steps changed nothing.
+// The result of one maintenance step. Failed steps changed nothing.
 struct MaintenanceResult {
   bool ok = false;
-  std::string reason;       // When not ok.
-  uint64_t to_unknown = 0;  // Sweep: leases that ran out.
-  uint64_t to_retry = 0;    // Sweep: leases that ran out under RETRY, claimable again.
-  uint64_t to_failed = 0;   // Reap: unknown ones past their life, ended as failed (408).
+  std::string reason;       // If not ok.
+  uint64_t to_unknown = 0;  // Sweep: expired leases.
+  uint64_t to_retry = 0;    // Sweep: expired leases with RETRY, claimable again.
   uint64_t expired = 0;     // Reap: soft-expired records.
   uint64_t deleted = 0;     // Reap: deleted records.
-  bool more = false;        // The bound was reached: call again.
+  bool more = false;        // The limit was reached: call again.
 };
 
 struct Leadership {
   bool ours = false;
-  std::string reason;  // When the store could not tell: then nobody leads from here.
+  std::string reason;  // If the store failed: then this process does not lead.
 };
 
-// The background jobs of a store; the maintainer calls them, one process at a time by the leader
-// row. Same rules for threads and callbacks as Store. What a step did is audited in the same
-// transaction: one row for each record that it moved to another state, one for all that it deleted
-// or soft-expired.
+// The background jobs of a store. The maintainer calls them, in one process at a time (the leader).
+// Same rules for threads and callbacks as Store. Each step is audited in the same transaction: one
+// row for each record that changed its state, and one for all deleted or soft-expired records.
 class MaintenanceStore {
 public:
   virtual ~MaintenanceStore() = default;
 
-  // Takes or renews the one leader's lease. `owner` names this process. A lease of 0 gives it up.
+  // Takes or extends the leader's lease. `owner` identifies this process. A lease of 0 gives it up.
   virtual void lead(std::string owner, std::chrono::milliseconds lease, Deadline deadline,
                     std::function<void(Leadership)> done) = 0;
 
-  // Records in progress whose lease ran out: to unknown, due for reconciliation after
-  // `reconcile_after` (none: nobody will ask), or under RETRY to FailedRetryable. At most `limit`
-  // records.
+  // Records in progress with an expired lease become Unknown, with reconciliation after
+  // `reconcile_after` (none: no reconciliation), or with RETRY become FailedRetryable. At most
+  // `limit` records.
   virtual void sweep(uint32_t limit, std::optional<std::chrono::milliseconds> reconcile_after,
                      Deadline deadline, std::function<void(MaintenanceResult)> done) = 0;
 
-  // Records past their life. Completed and FailedRetryable ones are deleted, or with `soft` become
-  // Expired and lose their response. Unknown ones are given up: Completed with status 408,
-  // Tombstone::Abandoned and error "abandoned"; a later call takes those. At most `limit` records;
-  // whole partitions of responses go at once.
+  // Expired records. Completed and FailedRetryable ones are deleted, or with `soft` become Expired
+  // and lose their response. Unsettled ones (InProgress, Unknown) stay unchanged, because time does
+  // not show whether an attempt ran. At most `limit` records; partitions of responses are dropped
+  // whole.
   virtual void reap(uint32_t limit, bool soft, Deadline deadline,
                     std::function<void(MaintenanceResult)> done) = 0;
 };
 
-}  // namespace idempotency
+}  // namespace idempotency::store

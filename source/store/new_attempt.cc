@@ -5,18 +5,18 @@
 
 #include "source/store/store.h"
 
-namespace idempotency {
+namespace idempotency::store {
 
-Attempt newAttempt() {
+protocol::Attempt newAttempt() {
   uint64_t bits = 0;
   for (;;) {
     // Up to 256 bytes come whole; the call blocks only before the kernel's source is ready, and
     // may be interrupted then.
     const ssize_t got = getrandom(&bits, sizeof(bits), 0);
     if (got == static_cast<ssize_t>(sizeof(bits))) {
-      bits &= static_cast<uint64_t>(std::numeric_limits<Attempt>::max());
+      bits &= static_cast<uint64_t>(std::numeric_limits<protocol::Attempt>::max());
       if (bits != 0) {
-        return static_cast<Attempt>(bits);
+        return static_cast<protocol::Attempt>(bits);
       }
     } else if (got >= 0 || errno != EINTR) {
       return 0;
@@ -24,4 +24,4 @@ Attempt newAttempt() {
   }
 }
 
-}  // namespace idempotency
+}  // namespace idempotency::store

@@ -9,104 +9,94 @@
 #include <variant>
 #include <vector>
 
+#include "source/protocol/ending.h"
 #include "source/protocol/policy.h"
 #include "source/protocol/record.h"
 #include "source/store/record.h"
 
-namespace idempotency {
+namespace idempotency::store {
 
-// A moment by this process's steady clock, for deadlines of waiting only.
-using Deadline = std::chrono::steady_clock::time_point;
+// A time of this process's steady clock.
+using MonotonicTime = std::chrono::steady_clock::time_point;
+// The time at which an operation must have been answered.
+using Deadline = MonotonicTime;
 
 // --- Claim
 
-// Re-claims a record that was found, by compare-and-set on what was found: state and attempt must
-// still be the same, and the reason must hold by the store's clock:
+// Claims an existing record again, by compare-and-set: state and attempt must still be the same,
+// and by the store's clock:
 //   FailedRetryable, Expired: always;
-//   InProgress: its lease has run out (whether policy then wants a re-run is the caller's to
-//   judge); Completed: its life is over; Unknown: never.
-// A record that has gone meanwhile is claimed as new. One that is over (Expired; Completed or
-// FailedRetryable past its life) starts a new life: created now, recovery point "started". Any
-// other keeps both.
+//   InProgress: its lease has expired, and both its claim and this one say RETRY: a claim under
+//   UNKNOWN was promised that no other request runs; Completed: it has expired; Unknown: never.
+// A record that no longer exists is claimed as new. One that has expired (Expired; Completed or
+// FailedRetryable after its expiry) starts again: created now, recovery point "started". Any other
+// record keeps both.
 struct ReclaimFrom {
-  RecordState state = RecordState::FailedRetryable;
-  Attempt attempt = 0;
+  protocol::RecordState state = protocol::RecordState::FailedRetryable;
+  protocol::Attempt attempt = 0;
 };
 
 struct ClaimRequest {
-  Identity identity;
+  protocol::Identity identity;
   std::string fingerprint;
-  Attempt attempt = 0;  // From newAttempt(): unique to this try.
+  protocol::Attempt attempt = 0;  // From newAttempt(): unique for each try.
   std::chrono::milliseconds lease{30'000};
   std::chrono::milliseconds ttl{86'400'000};
-  LeaseExpired on_lease_expired = LeaseExpired::Unknown;  // Kept with the record, for the sweeper.
-  std::optional<ReclaimFrom> from;                        // None: claims only what is absent.
-  // Cap of the tenant's records that are within their life and not expired. Only a claim that would
-  // add to them is over quota; a record that exists is told first.
+  // Stored in the record, for the sweeper and for requests that find it.
+  protocol::LeaseExpired on_lease_expired = protocol::LeaseExpired::Unknown;
+  std::optional<ReclaimFrom> from;  // None: claims only what is absent.
+  // Limit for the tenant's unexpired records. Only a claim that would add one can be over quota; an
+  // existing record is reported first.
   std::optional<uint64_t> tenant_live_keys;
 };
 
-// No answer, and for sure nothing of ours is stored or changed. `reason` is a short code in words
-// for the log.
+// No result, and certainly nothing was stored or changed. `reason` is a short text for the log.
 struct Unavailable {
   std::string reason;
+  // The store was not called, because its queue in this process is full.
+  bool queue_full = false;
 };
-// The statement may have taken effect. The store settles it by itself (see Store).
+// The statement may have taken effect. The store settles it itself (see Store).
 struct InDoubt {
   std::string reason;
 };
 struct OverQuota {
   std::chrono::milliseconds retry_after{1000};
 };
-// The claim is durable and ours: the only result that lets the upstream be called.
+// The claim is durable and ours: the only result that permits calling the upstream.
 struct Claimed {
-  Attempt attempt = 0;
+  protocol::Attempt attempt = 0;
   StoreTime expires_at{};
   std::string
-      recovery_point;  // "started" on a first run; what an earlier attempt reached on a re-claim.
+      recovery_point;  // "started" on a first run; on a re-claim, what an earlier attempt reached.
 };
-// Somebody's record is there; nothing was changed.
+// There is a record already; nothing was changed. A re-claim of a record that another transaction
+// has locked may get the record as it was before that transaction.
 struct Exists {
   Record record;
 };
-// First the alternative that refuses, so that a zeroed value does.
+// The first alternative refuses, so that a zeroed value refuses, too.
 using ClaimResult = std::variant<Unavailable, InDoubt, OverQuota, Claimed, Exists>;
 
 // --- Writes after the claim. Each names the attempt.
 
 struct ClaimRef {
-  Identity identity;
-  Attempt attempt = 0;
+  protocol::Identity identity;
+  protocol::Attempt attempt = 0;
 };
 
-struct CompleteRequest {
-  ClaimRef claim;
-  int32_t status = 0;
-  Tombstone tombstone = Tombstone::None;
-  int16_t response_schema = 0;
-  std::string response;                          // Opaque bytes; empty with a tombstone.
-  std::optional<std::chrono::milliseconds> ttl;  // A new life from now on; none: as at the claim.
-};
-
-struct FailRequest {
-  ClaimRef claim;
-  std::string error;  // A code.
-};
-
-struct UnknownRequest {
-  ClaimRef claim;
-  std::string error;                                         // A code.
-  std::optional<std::chrono::milliseconds> reconcile_after;  // None: nobody will ask the upstream.
-};
-
-// What is known of a write.
+// The result of a write.
 enum class WriteOutcome : uint8_t {
-  Unavailable,  // Not written, for sure.
+  Unavailable,  // Certainly not written.
   InDoubt,      // Perhaps written. Writes are safe to repeat: they name the attempt.
-  Fenced,  // The record is not this attempt's any more, or not in progress: nothing was changed.
-  // Durable. Also when the record already is in the state that this write leads to, by this attempt
-  // (an earlier try, or the upstream's own transaction): its content then stays as it is. A record
-  // that was given up meanwhile is none such.
+  // Certainly not written: another transaction has locked the record, which still belongs to this
+  // attempt. Worth another try, even after the lease has expired.
+  Locked,
+  // The record no longer belongs to this attempt, or is not in progress: nothing was changed. A
+  // completion is also accepted for an unknown record.
+  Fenced,
+  // Durable. Also if this attempt has already brought the record to this state (by an earlier try,
+  // or by the upstream's own transaction): its content then stays unchanged.
   Done,
 };
 struct WriteResult {
@@ -118,30 +108,38 @@ struct WriteResult {
 
 struct Absent {};
 using LookUpResult = std::variant<Unavailable, Absent, Record>;
+using LookUpManyCallback = std::function<void(size_t place, LookUpResult)>;
 
 // One result per claim, in the order of the request: Done = extended.
 using ExtendResult = std::vector<WriteResult>;
 
-// What goes on inside a store, for statistics.
+// The state of a store, for statistics.
 struct StoreStatus {
-  uint64_t queued = 0;  // Operations that wait or are under way.
+  uint64_t queued = 0;  // Operations that wait or are in progress.
   uint64_t queued_bytes = 0;
-  bool refuses = false;     // It refuses at once: the database is in trouble.
-  uint64_t batches = 0;     // Sent or committed since its start.
+  bool refuses = false;     // It refuses operations immediately, because of an outage.
+  uint64_t batches = 0;     // That have ended since its start, failed ones included.
   uint64_t operations = 0;  // In them.
+  uint64_t batches_failed = 0;
+
+  // Only of a store with connections.
+  uint64_t connects = 0;
+  uint64_t connections_lost = 0;  // Includes those that could not be opened.
+  uint64_t orphans = 0;           // Claims that it must release but could not yet.
+  std::string last_error;         // Of a connection or a batch; empty: none so far.
 };
 
-// The durable memory of identities. Any thread may call; no call blocks. Every callback runs
+// Durable storage of identities. Any thread may call it; no call blocks. Every callback runs
 // exactly once, on the store's own thread and never on the caller's stack: with the result, at the
-// deadline, or when the store stops. A callback must not block, nor destroy the store.
+// deadline, or when the store shuts down. A callback must not block, nor destroy the store.
 //
-// At a deadline the result is Unavailable if the operation had not been sent, InDoubt if it had;
-// with a deadline that is already over nothing is sent. A claim that ended InDoubt, and one that
-// was abandoned, is released by the store itself as soon as its fate is known, also after a
-// reconnect: nobody ran for it.
+// At a deadline, the result is Unavailable if the operation had not been sent, and InDoubt if it
+// had. If the deadline has already passed, nothing is sent. The store itself releases a claim that
+// ended InDoubt or was abandoned as soon as its result is known, even after a reconnect: no request
+// ran with it.
 //
-// A lease that ran out fences nobody by itself: the attempt may still write until the sweeper or a
-// re-claim has moved the record.
+// An expired lease alone does not fence an attempt: it may still write until the sweeper or a
+// re-claim has changed the record.
 class Store {
 public:
   virtual ~Store() = default;
@@ -149,36 +147,40 @@ public:
   virtual void claim(ClaimRequest request, Deadline deadline,
                      std::function<void(ClaimResult)> done) = 0;
 
-  // Whoever called claim() will not use it: withdraws the claim as release() does, now or when its
-  // fate is known. Its callback still runs; it says Claimed only if it was about to run already,
-  // and that claim is withdrawn, too. Only a record in progress is touched, so a call after a later
+  // The caller of claim() will not use it: withdraws the claim as Released does, now or when its
+  // result is known. Its callback still runs. It gets Claimed only if it was already about to run;
+  // that claim is withdrawn, too. Only a record in progress is changed, so a call after a later
   // write does no harm.
   virtual void abandon(ClaimRef claim) = 0;
 
-  virtual void complete(CompleteRequest request, Deadline deadline,
-                        std::function<void(WriteResult)> done) = 0;
-  virtual void fail(FailRequest request, Deadline deadline,
-                    std::function<void(WriteResult)> done) = 0;
-  // The upstream was surely not called by this attempt: a first claim's record goes. A re-claimed
-  // one goes back to FailedRetryable and keeps its recovery point, since an earlier attempt may
-  // have got that far. Done also when no record is there.
-  virtual void release(ClaimRef claim, Deadline deadline,
-                       std::function<void(WriteResult)> done) = 0;
-  virtual void markUnknown(UnknownRequest request, Deadline deadline,
-                           std::function<void(WriteResult)> done) = 0;
-  // Heartbeat: renews the leases of many claims at once, each from the store's now.
+  // Writes how the attempt ended.
+  //   Completed: also settles this attempt's record if it has become Unknown. Its ttl, as long as
+  //   at the claim, then starts again, and also where it has already passed: an expired completed
+  //   record would run again, for clients that were told to retry. No other ending changes an
+  //   unknown record, because that would free the key.
+  //   Released: the record of a first claim is removed. A re-claimed one becomes FailedRetryable
+  //   again and keeps its recovery point, because an earlier attempt may have reached it. Also Done
+  //   if there is no record.
+  //   Failed, Unknown: the record becomes FailedRetryable or Unknown, with the error.
+  virtual void settle(ClaimRef claim, protocol::Ending ending, Deadline deadline,
+                      std::function<void(WriteResult)> done) = 0;
+  // Heartbeat: extends the leases of many claims, each from the store's current time.
   virtual void extend(std::vector<ClaimRef> claims, std::chrono::milliseconds lease,
                       Deadline deadline, std::function<void(ExtendResult)> done) = 0;
 
-  virtual void lookUp(Identity identity, Deadline deadline,
+  virtual void lookUp(protocol::Identity identity, Deadline deadline,
                       std::function<void(LookUpResult)> done) = 0;
+  // Many lookups in one call, which is cheaper. `done` runs once for each, with its index in the
+  // identities, in any order.
+  virtual void lookUpMany(std::vector<protocol::Identity> identities, Deadline deadline,
+                          LookUpManyCallback done) = 0;
 
-  // As it is now, or was a moment ago.
+  // The current or a very recent state.
   virtual StoreStatus status() const = 0;
 };
 
-// A fresh fencing token: uniform in 1 … 2^63 - 1, from the kernel's random source. Any thread. If
-// the kernel gives none it is 0, which every store refuses.
-[[nodiscard]] Attempt newAttempt();
+// A new fencing token: uniform in 1 … 2^63 - 1, from the kernel's random source. Any thread. If the
+// kernel fails it is 0, which every store refuses.
+[[nodiscard]] protocol::Attempt newAttempt();
 
-}  // namespace idempotency
+}  // namespace idempotency::store

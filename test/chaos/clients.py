@@ -21,6 +21,8 @@ TENANTS = ("acme", "bolt", "core", "dune", "echo")
 _HOT = 6  # Keys wanted by all at any time,
 _HOT_LIFE = 40  # replaced one after the other after so many uses.
 _REMEMBERED = 2000
+# About as long as a request takes: those who leave, leave before, during and after the upstream's work.
+_STAY = 0.05
 
 
 @dataclasses.dataclass(frozen=True)
@@ -29,6 +31,7 @@ class Task:
     operation: str
     key: str
     body: bytes
+    host: str = plan.HOST
 
     @property
     def identity(self) -> tuple[str, str, str]:
@@ -36,7 +39,8 @@ class Task:
 
     @property
     def payload(self) -> str:
-        return hashlib.sha256(self.body).hexdigest()
+        """What makes two requests the same one; service.py computes it, too."""
+        return hashlib.sha256(self.host.encode() + b"\n" + self.body).hexdigest()
 
 
 def code_of(answer: Answer) -> str | None:
@@ -55,7 +59,9 @@ def is_final(answer: Answer) -> bool:
             "idempotency_response_unavailable",
             "idempotency_key_reused",
         )
-    return answer.status not in (*plan.RETRYABLE, *plan.RELEASED)
+    if answer.header("idempotent-replayed") == "true":
+        return True
+    return answer.status not in (*plan.RETRYABLE, *plan.RELEASED, *plan.DOUBTFUL)
 
 
 class Sender:
@@ -113,11 +119,13 @@ class Sender:
         self, task: Task, envoy: int, timeout: float, wish: dict | None, number: str | None
     ) -> Answer:
         headers = {
+            "host": task.host,
             "content-type": "application/json",
             "idempotency-key": f'"{task.key}"',
             plan.TENANT: task.tenant,
             **({"x-call": number} if number else {}),
             **({"x-service": json.dumps(wish)} if wish else {}),
+            **({"x-sidecar": wish["sidecar"]} if wish and "sidecar" in wish else {}),
         }
         port = self._world.gateways[envoy].front.port
         return await self._requester.post(port, f"/{task.operation}", headers, task.body, timeout)
@@ -140,12 +148,12 @@ class Keys:
         self._recent: list[Task] = []
 
     def choose(self) -> Task:
-        kind = self._chance.choices(("unique", "hot", "again", "misuse", "shared"), (55, 20, 12, 5, 8))[0]
+        kind = self._chance.choices(("unique", "hot", "again", "reuse", "shared"), (55, 20, 12, 5, 8))[0]
         makers = {
             "unique": self._unique,
             "hot": self._hot_one,
             "again": self._again,
-            "misuse": self._misuse,
+            "reuse": self._reuse,
             "shared": self._shared,
         }
         task = makers[kind]()
@@ -189,7 +197,7 @@ class Keys:
         """One that was used before, perhaps long ago."""
         return self._chance.choice(self._recent) if self._recent else self._unique()
 
-    def _misuse(self) -> Task:
+    def _reuse(self) -> Task:
         """A known key with another body."""
         known = self._again()
         return dataclasses.replace(known, body=known.body.replace(b'"amount"', b'"price"'))
@@ -228,9 +236,14 @@ class Client:
 
     async def _try(self, task: Task) -> Answer | None:
         envoy = self._chance.randrange(len(self._world.gateways))
-        # Most are patient; some leave early, as people do who close a page.
-        patience = self._chance.choices((6.0, 1.5, 0.1, 0.01), (80, 12, 6, 2))[0]
         wish = None
         if self._chance.random() < 0.003:
             wish = {"work": 1.5 * plan.LEASE}
-        return await self._sender.send(task, envoy, patience, wish)
+        return await self._sender.send(task, envoy, self._patience(task.operation), wish)
+
+    def _patience(self, operation: str) -> float:
+        """Most are patient; some leave early, as people do who close a page. Where that must not matter, half
+        of them leave, at any moment."""
+        if plan.ROUTES[operation].detached and self._chance.random() < 0.5:
+            return self._chance.expovariate(1 / _STAY)
+        return self._chance.choices((6.0, 1.5, 0.1, 0.01), (80, 12, 6, 2))[0]

@@ -3,9 +3,14 @@
 Methods block until the server has done what they say.
 """
 
+import contextlib
+import os
 import shutil
+import signal
 import threading
+from collections.abc import Iterator
 
+import psycopg
 from harness.ctl import migrate
 from harness.postgres import Postgres, unprivileged_user
 from harness.process import Workspace
@@ -63,7 +68,45 @@ class Database:
     def query(self, sql: str, *parameters) -> list[tuple]:
         return self.primary.query(sql, *parameters, database=NAME)
 
+    @contextlib.contextmanager
+    def locked(self, tenant: str, operation: str, key: str) -> Iterator[None]:
+        """Another transaction holds the row, as one does that completes a record among other work."""
+        where = "tenant = %s AND operation = %s AND key = %s"
+        with self.primary.connect(NAME) as connection, connection.transaction():
+            sql = f"SELECT 1 FROM idempotency.record WHERE {where} FOR UPDATE"
+            connection.execute(sql, [text.encode() for text in (tenant, operation, key)])
+            yield
+
     # --- faults
+
+    def relax(self) -> None:
+        """An operator makes commits faster: they are acknowledged before they are on disk. What is not yet
+        there stays in the server's memory from now on, since its WAL writer is stopped."""
+        self.primary.set("synchronous_commit", "off")
+        os.kill(self._wal_writer(), signal.SIGSTOP)
+
+    def crash(self) -> None:
+        """One process is lost, so the server takes its shared memory for broken: all sessions end, and what
+        was not written is gone. It recovers by itself."""
+        os.kill(self._wal_writer(), signal.SIGKILL)
+
+    def tighten(self) -> None:
+        """After relax(), and perhaps crash()."""
+        wait_for(self._is_tightened, "the server has recovered", deadline=90)
+
+    def _is_tightened(self) -> bool:
+        try:
+            os.kill(self._wal_writer(), signal.SIGCONT)
+            self.primary.set("synchronous_commit", None)
+        except (psycopg.OperationalError, ProcessLookupError):
+            # It may end sessions that it accepted before it noticed the crash.
+            return False
+        return True
+
+    def _wal_writer(self) -> int:
+        """A server that has just recovered accepts sessions a moment before it has one."""
+        sql = "SELECT pid FROM pg_stat_activity WHERE backend_type = 'walwriter'"
+        return wait_for(lambda: self.primary.query(sql), "the server has a WAL writer", deadline=30)[0][0]
 
     def kill9(self) -> None:
         self.primary.kill9()
@@ -101,5 +144,5 @@ class Database:
         wait_for(
             lambda: self.primary.query("SELECT 1 FROM pg_stat_replication WHERE sync_state = 'sync'"),
             "the standby follows",
-            deadline=30,
+            deadline=90,
         )

@@ -1,6 +1,7 @@
 """One Envoy of a run, the ways to it and from it, and its life: it may end, and begin again on its ports."""
 
 import contextlib
+import copy
 import signal
 import struct
 import threading
@@ -18,7 +19,8 @@ from harness.small_disk import SmallDisk
 from harness.toxiproxy import Proxy, Toxiproxy
 from observer import Observer
 
-_DRAIN = ("--drain-time-s", "2", "--drain-strategy", "immediate")
+DRAIN = 2  # Seconds until an old listener is gone.
+_DRAIN = ("--drain-time-s", str(DRAIN), "--drain-strategy", "immediate")
 
 
 class Gateway:
@@ -30,7 +32,7 @@ class Gateway:
         workspace: Workspace,
         toxiproxy: Toxiproxy,
         module_folder: Path,
-        upstream_port: int,
+        ports: dict[str, int],
         *,
         database: Database | None,
         file: Path | None,
@@ -41,19 +43,21 @@ class Gateway:
         self.name = f"envoy{number}"
         self.port = free_port()
         self.front: Proxy = toxiproxy.proxy(self.port)
-        self.to_upstream: Proxy = toxiproxy.proxy(upstream_port)
-        self.upstream_watch = Observer(self.to_upstream.port, postgres=False)
+        self.to_upstream: Proxy = toxiproxy.proxy(ports["upstream"])
+        self._ports = ports  # By cluster.
+        self.upstream_watch = Observer(lambda: self.to_upstream.port, postgres=False)
         self.to_database: list[Proxy] = []
         self.database_watches: list[Observer] = []
         for seat, port in enumerate(database.ports if database else []):
             way = toxiproxy.proxy(port)
             database.add_way(seat, way)
             self.to_database.append(way)
-            self.database_watches.append(Observer(way.port, postgres=True))
+            self.database_watches.append(Observer(lambda way=way: way.port, postgres=True))
         self.envoy: Envoy | None = None
         self._workspace, self._module_folder = workspace, module_folder
         self._database, self._file, self._disk = database, file, disk
         self._folder = workspace.new_folder(self.name)
+        self.runs = self._folder / "runs.sock"  # The socket of the private listener.
         self._clock_file = self._folder / "clock" if clock else None
         self.set_clock(0)
         self._harm = threading.Lock()
@@ -109,7 +113,7 @@ class Gateway:
             self.envoy.process.resume()
 
     def reload(self) -> None:
-        """Another config by LDS: other store settings, another cache, and back again."""
+        """Another config of the clients' listener by LDS: other store settings, another cache, and back."""
         self._reloads += 1
         changed = self._plain.copy()
         match self._reloads % 3:
@@ -144,8 +148,15 @@ class Gateway:
     def _config(self) -> EnvoyConfig:
         config = EnvoyConfig.quickstart().for_test(self._store()).upstream(self.upstream_watch.port)
         config.filter(**plan.filter_fields()).listen(self.port)
+        for name in ("sidecar", "telling_sidecar", "closed"):
+            config.cluster(name, self._ports[name])
         for route in plan.ROUTES.values():
-            config.route(f"/{route.operation}", route.config(), timeout=f"{route.timeout}s")
+            action = {"cluster": route.cluster, "timeout": f"{route.timeout}s", **route.action}
+            config.route(f"/{route.operation}", route.config(), **action)
+        for path, cluster in plan.HOPS.items():
+            config.route(path, cluster=cluster)
         for manager in config.managers:
             del manager["access_log"]
-        return config
+            hosts = manager["route_config"]["virtual_hosts"]
+            hosts.append({**copy.deepcopy(hosts[0]), "name": "other", "domains": [plan.OTHER_HOST]})
+        return config.private_listener(self.runs)

@@ -3,21 +3,29 @@
 A history is a file of JSON lines. Times (`at`) are time.monotonic_ns() of one machine; durations in the
 settings are seconds. Every event has `at` and `type`. An identity is tenant, operation (the route), key.
 
-    settings   lease, sweep, cache_age, ttl {operation: seconds}, retryable, released (lists of statuses); one
+    settings   lease, sweep, cache_age, ttl {operation: seconds}, retryable, released, doubtful (lists of
+               statuses), resends, detached (operations), store; one. After a retryable or released status of
+               the service itself the next request may run; a doubtful one leaves open whether anything ran.
+               On the way of an operation that `resends` a proxy sends one request more than once by itself.
+               A `detached` one runs on when its client leaves
     call       id (one per attempt), client, envoy, identity, payload (digest of the request's body), policy:
                what the route does when a lease has run out: "mark" (the outcome is unknown) or "retry"
     return     id, status, headers ([name, value]…, lower case), body (text; hexadecimal digits if it is none)
     lost       id, why: nobody knows what came of the call
     execution  the upstream begins: number (unique), identity, payload, attempt (the filter's token), status,
                headers and body that it will answer, call (id; gives its claim's time a bound), perhaps
-               `kept: false` (the answer is too long to be stored). The answer has the number as x-execution
+               `kept: false` (the answer is too long to be stored), path (a redirect leads to another one),
+               and `declares`: what the service itself says of the outcome. The answer has the number as
+               x-execution: one without it is not the service's, but of a proxy in its place
     executed   number: the upstream's work is done. Missing: nobody knows
     bust       identity: an operator is about to delete the record
-    fault      kind, target, phase
+    fault      kind, target, phase: "begin" or "end". The target is a server ("envoy0", "upstream",
+               "database"), or what belongs to an Envoy alone: "envoy0.upstream" is its way to the upstream
     quiet      the last fault is over
     final      identity, payload, status, headers, body: what a patient client got after that; `unresolved`:
                nothing final; perhaps `began`, when it asked for the last time
     row        identity, state, attempt: what the store holds at the very end
+    bound      what, value, most: a figure that must not exceed what the settings promise
     expect     identity, and what an aimed scenario knows of it: executions (a number), final ("success",
                "unknown"), never (codes of problems that nobody may have got, or "not_stored"), why
 """
@@ -25,6 +33,7 @@ settings are seconds. Every event has `at` and `type`. An identity is tenant, op
 import dataclasses
 import enum
 import json
+import math
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -79,6 +88,8 @@ class Execution:
     claimed_after: int  # The claim was made between this moment and `at`.
     executed_at: int | None = None
     kept: bool = True
+    path: str = ""
+    declares: str | None = None
 
 
 @dataclasses.dataclass
@@ -103,6 +114,18 @@ class Settings:
     ttl: dict[str, float]
     retryable: frozenset[int]
     released: frozenset[int]
+    doubtful: frozenset[int]
+    resends: frozenset[str]
+    detached: frozenset[str]
+    store: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Fault:
+    kind: str
+    target: str
+    begin: int
+    end: float  # Infinite: it is never said to be over.
 
 
 @dataclasses.dataclass
@@ -110,6 +133,8 @@ class History:
     settings: Settings
     stories: dict[Identity, Story]
     executions: dict[int, tuple[Identity, Execution]]
+    bounds: list[dict]
+    faults: list[Fault]
 
 
 def load(path: Path) -> list[dict]:
@@ -145,7 +170,8 @@ class _Reader:
             for events in (story.calls, story.executions, story.finals):
                 events.sort(key=lambda event: event.at)
             story.busts.sort()
-        return History(settings, self._stories, self._executions)
+        faults = [*self._faults(), *self._outages()]
+        return History(settings, self._stories, self._executions, self._events("bound"), faults)
 
     def _events(self, kind: str) -> list[dict]:
         return self._by_type.get(kind, [])
@@ -169,7 +195,45 @@ class _Reader:
             ttl=values["ttl"],
             retryable=frozenset(values["retryable"]),
             released=frozenset(values["released"]),
+            doubtful=frozenset(values.get("doubtful", ())),
+            resends=frozenset(values.get("resends", ())),
+            detached=frozenset(values.get("detached", ())),
+            store=values.get("store", "postgres"),
         )
+
+    def _faults(self) -> list[Fault]:
+        """A fault lasts until the next end of its kind and target."""
+        found: list[Fault] = []
+        ends: dict[tuple[str, str], int] = {}
+        for event in sorted(self._events("fault"), key=lambda event: event["at"], reverse=True):
+            what = (event["kind"], event["target"])
+            if event["phase"] == "end":
+                ends[what] = event["at"]
+            else:
+                found.append(Fault(*what, event["at"], ends.get(what, math.inf)))
+        return found
+
+    def _outages(self) -> list[Fault]:
+        """When an Envoy said that it did not have its store: also a while after what took it away is over."""
+        found: list[Fault] = []
+        for envoy, calls in self._refused_by_envoy().items():
+            outages: list[Fault] = []
+            for call in sorted(calls, key=lambda call: call.at):
+                if outages and call.at <= outages[-1].end + SECOND:
+                    begin, end = outages[-1].begin, max(outages.pop().end, call.answer.at)
+                else:
+                    begin, end = call.at, call.answer.at
+                outages.append(Fault("outage", f"envoy{envoy}.database", begin, end))
+            found += outages
+        return found
+
+    def _refused_by_envoy(self) -> dict[int, list[Call]]:
+        calls: dict[int, list[Call]] = {}
+        for story in self._stories.values():
+            for call in story.calls:
+                if call.answer.code == "idempotency_store_unavailable":
+                    calls.setdefault(call.event["envoy"], []).append(call)
+        return calls
 
     def _read_calls(self) -> None:
         ends: dict[str, dict] = {}
@@ -201,6 +265,8 @@ class _Reader:
                 event=event,
                 claimed_after=self._claimed_after(event, story),
                 kept=event.get("kept", True),
+                path=event.get("path", ""),
+                declares=event.get("declares"),
             )
             if end := done.get(execution.number):
                 execution.executed_at = end["at"]

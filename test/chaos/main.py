@@ -10,6 +10,7 @@ import sys
 import tempfile
 import time
 import traceback
+from collections import Counter
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
@@ -64,6 +65,7 @@ class Run:
             wall_minus_monotonic=time.time_ns() - time.monotonic_ns(),
         )
         self._world: World | None = None
+        self.broken: Counter[str] = Counter()  # Faults that could not be carried out.
         self._kinds = faults.choose(options.faults, options.store, plan.chance(seed, "kinds"))
         self._scenarios = aims.choose(options.only, options.store, self._kinds)
 
@@ -116,6 +118,7 @@ class Run:
         """By turns: aimed scenarios know what must come of them only when nobody else strikes."""
         chance = plan.chance(self._seed, "faults")
         storms = faults.Faults(self._world, self._recorder, keys, chance, self._kinds)
+        self.broken = storms.broken
         while (left := end - time.monotonic()) > 0:
             stop = asyncio.Event()
             storm = asyncio.create_task(storms.run(stop))
@@ -127,9 +130,10 @@ class Run:
 
     def _operations(self) -> list[str]:
         """SQLite goes by the clock that is set: leases and lives that end early are as documented."""
+        wanted = [name for name, route in plan.ROUTES.items() if not route.aimed]
         if self._options.store == "sqlite" and "clock_jump" in self._kinds:
-            return [name for name in plan.ROUTES if name not in ("retry", "brief")]
-        return list(plan.ROUTES)
+            return [name for name in wanted if name not in ("retry", "brief", "fleeting")]
+        return wanted
 
     @property
     def fault_kinds(self) -> dict[str, int]:
@@ -170,6 +174,7 @@ def main() -> int:
         "faults": {kind: count for kind, count in run.fault_kinds.items() if not kind.startswith("aim:")},
         "aims": dict(sorted(run.aiming.struck.items())),
         "missed": dict(sorted(run.aiming.missed.items())),
+        "broken": dict(sorted((run.broken + run.aiming.broken).items())),
         "violations": len(violations),
         "unresolved": unresolved,
         "seed": seed,

@@ -1,8 +1,9 @@
 """Builds and runs the mutants: see test/chaos/mutants.
 
 A mutant is a patch in mutants.d. Above its first `diff` line stand the bug in a sentence, the scenario of the
-chaos run that must catch it, and the rule of the checker that it must break. A patch that no longer applies
-is a failure: the bug that it stands for is then not proved to be noticed any more.
+chaos run that must catch it, the rule of the checker that it must break, and the store, unless it is
+PostgreSQL. A patch that no longer applies is a failure: the bug that it stands for is then not proved to be
+noticed any more.
 """
 
 import argparse
@@ -48,6 +49,7 @@ class Mutant:
     scenario: str
     rule: str
     patch: Path
+    store: str = "postgres"
 
 
 @dataclasses.dataclass
@@ -65,7 +67,8 @@ def read_mutant(patch: Path) -> Mutant:
     head, _, _ = patch.read_text().partition("\ndiff --git ")
     bug, *lines = head.strip().splitlines()
     values = dict(line.split(": ", 1) for line in lines)
-    return Mutant(patch.stem, bug, values["Scenario"], values["Rule"], patch)
+    store = values.get("Store", Mutant.store)
+    return Mutant(patch.stem, bug, values["Scenario"], values["Rule"], patch, store)
 
 
 def all_mutants() -> list[Mutant]:
@@ -125,19 +128,27 @@ class Copy:
             raise CannotRun(f"bazel {words[0]} failed:\n{done.stderr[-4000:]}")
 
 
-def run_scenarios(names: list[str], module_file: Path, seed: int) -> Verdict:
+def run_scenarios(names: list[str], module_file: Path, seed: int, store: str) -> Verdict:
     """Until each of them has struck: on a busy machine the moment that one is aimed at may not come, and one
-    may take away another's. So those that missed theirs are played again by themselves."""
-    begin, left = time.monotonic(), names
+    may take away another's. So those that missed theirs are played again by themselves. A run that could not
+    be carried out is repeated once."""
+    begin, left, broken = time.monotonic(), names, False
     for later in range(MOST_TRIES):
-        verdict = run_once(left, module_file, seed + later)
+        try:
+            verdict = run_once(left, module_file, seed + later, store)
+        except CannotRun as error:
+            if broken:
+                raise
+            broken = True
+            print(error, file=sys.stderr)
+            continue
         if verdict.violations or not verdict.missed:
             return dataclasses.replace(verdict, seconds=round(time.monotonic() - begin, 1))
         left = verdict.missed
     raise CannotRun(f"the moment for {', '.join(left)} did not come in {MOST_TRIES} runs")
 
 
-def run_once(names: list[str], module_file: Path, seed: int) -> Verdict:
+def run_once(names: list[str], module_file: Path, seed: int, store: str) -> Verdict:
     history, figures = FOLDER / "history.jsonl", FOLDER / "figures.json"
     for file in (history, figures):
         file.unlink(missing_ok=True)
@@ -152,6 +163,7 @@ def run_once(names: list[str], module_file: Path, seed: int) -> Verdict:
         "0",
     ]
     command += ["--module", module_file, "--seed", str(seed), "--history", history, "--json", figures]
+    command += ["--store", store]
     begin = time.monotonic()
     try:
         done = subprocess.run(
@@ -176,7 +188,7 @@ def run_mutant(mutant: Mutant, built: Future[tuple[Path, float]], seed: int) -> 
     result = {"name": mutant.name, "bug": mutant.bug, "scenario": mutant.scenario}
     try:
         module_file, build_seconds = built.result()
-        verdict = run_scenarios([mutant.scenario], module_file, seed)
+        verdict = run_scenarios([mutant.scenario], module_file, seed, mutant.store)
     except CannotRun as error:
         print(f"{mutant.name}: {error}", file=sys.stderr)
         return {**result, "caught": False, "seconds": 0, "how": [], "error": str(error)}
@@ -196,18 +208,20 @@ def run_mutant(mutant: Mutant, built: Future[tuple[Path, float]], seed: int) -> 
     }
 
 
-def run_control(scenarios: list[str], seed: int) -> dict:
+def run_control(mutants: list[Mutant], seed: int) -> dict:
     """The module as it is. If the scenarios accused it, their verdict on a mutant would be worth nothing."""
-    verdict = run_scenarios(scenarios, module(), seed)
-    if verdict.violations:
-        print(f"the module as it is is accused:\n{verdict.text}", file=sys.stderr)
-    print(f"no mutant: {verdict.violations} violations, {verdict.seconds} s", flush=True)
-    return {
-        "scenarios": scenarios,
-        "violations": verdict.violations,
-        "rules": verdict.rules,
-        "seconds": verdict.seconds,
-    }
+    result = {"scenarios": [], "violations": 0, "rules": [], "seconds": 0.0}
+    for store in sorted({mutant.store for mutant in mutants}):
+        scenarios = sorted({mutant.scenario for mutant in mutants if mutant.store == store})
+        verdict = run_scenarios(scenarios, module(), seed, store)
+        if verdict.violations:
+            print(f"the module as it is is accused:\n{verdict.text}", file=sys.stderr)
+        print(f"no mutant, {store}: {verdict.violations} violations, {verdict.seconds} s", flush=True)
+        result["scenarios"] += scenarios
+        result["violations"] += verdict.violations
+        result["rules"] += verdict.rules
+        result["seconds"] += verdict.seconds
+    return result
 
 
 def arguments(known: list[str]) -> argparse.Namespace:
@@ -242,7 +256,7 @@ def run_all(mutants: list[Mutant], options: argparse.Namespace) -> tuple[list[di
             return [], None
         control = None
         if not options.no_control:
-            control = run_control(sorted({mutant.scenario for mutant in mutants}), options.seed)
+            control = run_control(mutants, options.seed)
         results = [run_mutant(m, b, options.seed) for m, b in zip(mutants, builds, strict=True)]
     return results, control
 

@@ -14,6 +14,8 @@ import asyncio
 import enum
 from collections.abc import Awaitable, Callable
 
+from harness.ports import free_port
+
 
 class Boundary(enum.Enum):
     CLAIM_SENT = "claim_sent"
@@ -29,7 +31,7 @@ class Boundary(enum.Enum):
 _STATEMENTS = {
     b"idempotency_claim": Boundary.CLAIM_SENT,
     b"idempotency_reclaim": Boundary.CLAIM_SENT,
-    b"idempotency_read_key": Boundary.READ_SENT,
+    b"idempotency_read_record": Boundary.READ_SENT,
     b"idempotency_complete": Boundary.COMPLETION_SENT,
     b"idempotency_fail": Boundary.COMPLETION_SENT,
     b"idempotency_release": Boundary.COMPLETION_SENT,
@@ -60,19 +62,28 @@ class Trap:
 
 
 class Observer:
-    """Listens on a port of its own and passes everything on to `port`."""
+    """Listens on a port of its own and passes everything on to the one that `target` tells."""
 
-    def __init__(self, port: int, *, postgres: bool) -> None:
-        self.target = port
+    def __init__(self, target: Callable[[], int], *, postgres: bool) -> None:
+        self._target = target
         self.traps: list[Trap] = []
         self.links: set[Link] = set()
         self._postgres = postgres
         self._server: asyncio.Server | None = None
 
     async def start(self) -> int:
-        self._server = await asyncio.start_server(self._accept, "127.0.0.1", 0, backlog=256)
+        """On a free port the first time, on the same one from then on: no client can take it in between.
+        Nothing if it listens already."""
+        if self._server and self._server.is_serving():
+            return self.port
+        port = getattr(self, "port", 0) or free_port()
+        self._server = await asyncio.start_server(self._accept, "127.0.0.1", port, backlog=256)
         self.port = self._server.sockets[0].getsockname()[1]
         return self.port
+
+    def refuse(self) -> None:
+        """Nobody listens any more; connections stay. start() ends it."""
+        self._server.close()
 
     def set(self, trap: Trap) -> Trap:
         self.traps.append(trap)
@@ -90,7 +101,7 @@ class Observer:
 
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
-            there = await asyncio.open_connection("127.0.0.1", self.target)
+            there = await asyncio.open_connection("127.0.0.1", self._target())
         except OSError:
             writer.transport.abort()
             return

@@ -3,6 +3,8 @@
 import asyncio
 import dataclasses
 
+import plan
+
 _LIMIT = 1 << 20
 
 
@@ -51,7 +53,7 @@ class Requester:
         if port not in self._idle:
             self._idle[port] = await asyncio.open_connection("127.0.0.1", port, limit=_LIMIT)
         reader, writer = self._idle[port]
-        fields = {"host": "chaos", "content-length": str(len(body)), **headers}
+        fields = {"host": plan.HOST, "content-length": str(len(body)), **headers}
         text = "".join(f"{name}: {value}\r\n" for name, value in fields.items())
         writer.write(f"POST {path} HTTP/1.1\r\n{text}\r\n".encode() + body)
         answer = await _read(reader)

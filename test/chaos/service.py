@@ -6,9 +6,16 @@ The log is append-only and survives crashes of this process. What a request gets
 and attempt, so a retry that runs again may end otherwise. A request may ask for a behaviour of its own by the
 header x-service, a JSON object:
 
-    work     seconds of work
-    status   of the answer
-    crash    "before" or "after" the execution: this process ends at once, without an answer
+    work      seconds of work
+    status    of the answer
+    crash     "before" or "after" the execution: this process ends at once, without an answer
+    until     time.monotonic() from which on a crash is no longer wished
+    declares  what it says of the outcome, in the header idempotency-outcome
+    location  where a redirect leads to
+    plays     a list of such objects: for the first time that it gets this attempt, for the second time, …
+
+A proxy may send one attempt more than once, and a redirect brings it back by another path: each time is an
+execution.
 """
 
 import asyncio
@@ -18,10 +25,13 @@ import os
 import random
 import sys
 import time
+from collections import Counter
 
 # Chosen so that most requests succeed at once and every row of the outcome table comes up.
-_STATUSES = [200, 201, 402, 404, 503, 429, 403]
-_STATUS_WEIGHTS = [60, 25, 3, 2, 4, 2, 4]
+_STATUSES = [200, 201, 402, 404, 503, 429, 403, 500, 502, 504]
+_STATUS_WEIGHTS = [60, 24, 3, 2, 3, 2, 3, 1, 1, 1]
+# Requests for these paths are sent on to <path>/next, with this chance.
+_HOPS, _REDIRECTS = ("/hop", "/detached_hop"), 0.5
 # (least, most) seconds.
 _WORK = [(0.001, 0.02), (0.05, 0.2), (0.5, 1.5)]
 _WORK_WEIGHTS = [85, 13, 2]
@@ -35,6 +45,7 @@ class Service:
         self._log = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
         # Unique over all lives of this process.
         self._number = time.monotonic_ns() // 1000 * 1000
+        self._arrivals: Counter[str] = Counter()  # By attempt.
 
     def write(self, kind: str, **fields) -> None:
         line = json.dumps({"at": time.monotonic_ns(), "type": kind, **fields}) + "\n"
@@ -42,32 +53,48 @@ class Service:
 
     async def run(self, path: str, headers: dict[str, str], body: bytes) -> tuple[int, list, bytes]:
         wish = json.loads(headers.get("x-service", "{}"))
-        if wish.get("crash") == "before":
-            os._exit(9)
+        attempt = headers.get("idempotency-attempt", "")
+        if "plays" in wish:
+            wish = wish["plays"][min(self._arrivals[attempt], len(wish["plays"]) - 1)]
+            self._arrivals[attempt] += 1
+        self._crash_if_wished("before", wish)
         self._number += 1
         number = self._number
         facts = {
             "number": number,
             "tenant": headers.get("x-tenant", ""),
-            "operation": path.strip("/"),
+            "operation": path.split("/")[1],
+            "path": path,
             "key": headers.get("idempotency-key", "").strip('"'),
-            "payload": hashlib.sha256(body).hexdigest(),
-            "attempt": headers.get("idempotency-attempt", ""),
+            "payload": hashlib.sha256(headers.get("host", "").encode() + b"\n" + body).hexdigest(),
+            "attempt": attempt,
         }
         chance = random.Random(f"{self._seed} {facts['tenant']} {facts['key']} {facts['attempt']}")
         status = chance.choices(_STATUSES, _STATUS_WEIGHTS)[0]
         work = chance.uniform(*chance.choices(_WORK, _WORK_WEIGHTS)[0])
         size = chance.randint(*chance.choices(_SIZES, _SIZE_WEIGHTS)[0])
+        location = wish.get("location")
+        if not wish and path in _HOPS and chance.random() < _REDIRECTS:
+            status, location = 307, f"{path}/next"
         status, work = wish.get("status", status), wish.get("work", work)
         facts["call"] = headers.get("x-call")
         answer = json.dumps({**facts, "pad": "x" * size})
         own = [["content-type", "application/json"], ["x-execution", str(number)], ["x-size", str(size)]]
-        self.write("execution", **facts, status=status, headers=own, body=answer)
+        if location:
+            own.append(["location", f"http://{headers['host']}{location}"])
+        declared = wish.get("declares")
+        self.write("execution", **facts, status=status, headers=own, body=answer, declares=declared)
         await asyncio.sleep(work)
         self.write("executed", number=number)
-        if wish.get("crash") == "after":
+        self._crash_if_wished("after", wish)
+        # The filter takes it off: it is not among the headers that a client must get.
+        declaration = [["idempotency-outcome", declared]] if declared else []
+        return status, [*own, *declaration], answer.encode()
+
+    @staticmethod
+    def _crash_if_wished(when: str, wish: dict) -> None:
+        if wish.get("crash") == when and time.monotonic() < wish["until"]:
             os._exit(9)
-        return status, own, answer.encode()
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:

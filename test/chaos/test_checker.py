@@ -28,24 +28,34 @@ class Made:
             lease=LEASE,
             sweep=1.0,
             cache_age=CACHE_AGE,
-            ttl={"mark": TTL, "retry": TTL, "brief": BRIEF},
-            retryable=[408, 425, 429, 500, 502, 503, 504],
+            ttl={"mark": TTL, "retry": TTL, "brief": BRIEF, "pushy": TTL, "detached": TTL},
+            retryable=[425, 429, 500, 503],
             released=[401, 403, 407],
+            doubtful=[408, 501, 502, 504],
+            resends=["pushy"],
+            detached=["detached"],
         )
 
-    def add(self, kind: str, **fields) -> dict:
+    def add(self, event: str, /, **fields) -> dict:
         self._now += 10_000_000
-        self.events.append({"at": self._now, "type": kind, **fields})
+        self.events.append({"at": self._now, "type": event, **fields})
         return self.events[-1]
 
     def wait(self, seconds: float) -> None:
         self._now += int(seconds * 1e9)
 
-    def call(self, payload: str = "p", tenant: str = "t", operation: str = "mark", key: str = "k") -> dict:
+    def call(
+        self,
+        payload: str = "p",
+        tenant: str = "t",
+        operation: str = "mark",
+        key: str = "k",
+        envoy: int = 0,
+    ) -> dict:
         identity = {"tenant": tenant, "operation": operation, "key": key}
         policy = "retry" if operation == "retry" else "mark"
         number = f"c{next(self._ids)}"
-        return self.add("call", id=number, client=0, envoy=0, **identity, payload=payload, policy=policy)
+        return self.add("call", id=number, client=0, envoy=envoy, **identity, payload=payload, policy=policy)
 
     def begin(self, call: dict, status: int = 200, attempt: str | None = None, **fields) -> int:
         number = next(self._numbers)
@@ -85,6 +95,11 @@ class Made:
 
     def lost(self, call: dict) -> None:
         self.add("lost", id=call["id"], why="timeout")
+
+    def fault(self, kind: str, target: str, seconds: float = 0.1) -> None:
+        self.add("fault", kind=kind, target=target, phase="begin")
+        self.wait(seconds)
+        self.add("fault", kind=kind, target=target, phase="end")
 
     def quiet(self) -> None:
         self.add("quiet")
@@ -177,6 +192,122 @@ def test_execution_after_a_retryable_or_released_answer_passes(made):
         call = made.call()
         made.returned(call, made.run(call, status))
     success(made)
+    assert made.rules() == set()
+
+
+@pytest.mark.parametrize("status", [408, 501, 502, 504])
+def test_execution_after_a_status_that_leaves_open_whether_it_ran_is_found(made, status):
+    call = made.call()
+    made.returned(call, made.run(call, status))
+    made.run(made.call())
+    assert made.rules() == {"one-execution"}
+
+
+def test_unknown_outcome_after_such_a_status_passes(made):
+    call = made.call()
+    made.returned(call, made.run(call, 504))
+    made.problem(made.call(), 409, "outcome_unknown")
+    assert made.rules() == set()
+
+
+def test_execution_after_a_proxy_answered_for_a_service_that_ran_is_found(made):
+    call = made.call()
+    made.run(call)
+    made.envoys_own(call, 503)
+    made.run(made.call())
+    assert made.rules() == {"one-execution"}
+
+
+def test_execution_after_a_proxy_answered_for_a_service_that_did_not_run_passes(made):
+    made.envoys_own(made.call(), 503)
+    success(made)
+    assert made.rules() == set()
+
+
+@pytest.mark.parametrize("last", [401, 503])
+def test_execution_after_a_redirect_that_failed_is_found(made, last):
+    call = made.call()
+    made.run(call, 307, attempt="7", path="/mark")
+    made.returned(call, made.run(call, last, attempt="7", path="/mark/next"))
+    made.run(made.call(), path="/mark")
+    assert made.rules() == {"one-execution"}
+
+
+def test_redirect_that_ends_well_passes(made):
+    call = made.call()
+    made.run(call, 307, attempt="7", path="/mark")
+    number = made.run(call, attempt="7", path="/mark/next")
+    made.returned(call, number)
+    made.replayed(made.call(), number)
+    assert made.rules() == set()
+
+
+def test_one_attempt_twice_at_one_path_is_found(made):
+    call = made.call()
+    for _ in range(2):
+        made.run(call, 503, attempt="7", path="/mark")
+    assert made.rules() == {"one-execution"}
+
+
+def test_what_a_proxy_sends_again_by_itself_passes(made):
+    call = made.call(operation="pushy")
+    made.run(call, attempt="7")
+    made.returned(call, made.run(call, attempt="7"))
+    assert made.rules() == set()
+
+
+def test_execution_after_a_retry_of_which_only_the_last_failed_is_found(made):
+    call = made.call(operation="pushy")
+    made.run(call, 200, attempt="7")
+    made.returned(call, made.run(call, 503, attempt="7"))
+    made.run(made.call(operation="pushy"))
+    assert made.rules() == {"one-execution"}
+
+
+def test_execution_after_a_retry_of_which_all_failed_passes(made):
+    call = made.call(operation="pushy")
+    made.run(call, 503, attempt="7")
+    made.returned(call, made.run(call, 503, attempt="7"))
+    success(made, operation="pushy")
+    assert made.rules() == set()
+
+
+def test_execution_while_an_earlier_try_still_runs_is_found(made):
+    call = made.call(operation="pushy")
+    early = made.begin(call, 503, attempt="7")
+    made.returned(call, made.run(call, 503, attempt="7"))
+    made.run(made.call(operation="pushy"))
+    made.end(early)
+    assert made.rules() == {"one-execution"}
+
+
+@pytest.mark.parametrize(("status", "declared"), [(200, "retryable"), (404, "not-run"), (502, "retryable")])
+def test_execution_after_the_service_declared_that_it_may_be_repeated_passes(made, status, declared):
+    call = made.call()
+    made.returned(call, made.run(call, status, declares=declared))
+    success(made)
+    assert made.rules() == set()
+
+
+@pytest.mark.parametrize(("status", "declared"), [(503, "completed"), (503, "unknown"), (401, "unknown")])
+def test_execution_after_the_service_declared_otherwise_is_found(made, status, declared):
+    call = made.call()
+    made.returned(call, made.run(call, status, declares=declared))
+    made.run(made.call())
+    assert made.rules() == {"one-execution"}
+
+
+def test_failure_that_is_declared_completed_is_stored(made):
+    call = made.call()
+    made.returned(call, made.run(call, 500, declares="completed"))
+    made.problem(made.call(), 409, "outcome_unknown")
+    assert made.rules() == {"after-success"}
+
+
+def test_success_that_is_declared_unknown_is_not_stored(made):
+    call = made.call()
+    made.returned(call, made.run(call, declares="unknown"))
+    made.problem(made.call(), 409, "outcome_unknown")
     assert made.rules() == set()
 
 
@@ -290,7 +421,7 @@ def test_answer_that_differs_is_found(made, how, change):
     assert made.rules() == {"wrong-answer"}
 
 
-def test_header_that_nobody_gave_is_found(made):
+def test_header_without_a_source_is_found(made):
     call = made.call()
     made.returned(call, made.run(call), "x-more: 1")
     assert made.rules() == {"wrong-answer"}
@@ -369,24 +500,24 @@ def test_conflict_after_a_replay_is_found(made):
     assert made.rules() == {"after-success"}
 
 
-# --- misuse
+# --- a reused key
 
 
-def test_misuse_that_is_none_is_found(made):
+def test_reuse_that_is_none_is_found(made):
     made.problem(made.call(), 422, "key_reused")
-    assert made.rules() == {"misuse"}
+    assert made.rules() == {"key-reused"}
 
 
-def test_misuse_called_for_the_holder_of_the_key_is_found(made):
+def test_reuse_called_for_the_holder_of_the_key_is_found(made):
     made.lost(made.call(payload="other"))
     call = made.call()
     made.run(call)
     made.lost(call)
     made.problem(made.call(), 422, "key_reused")
-    assert made.rules() == {"misuse"}
+    assert made.rules() == {"key-reused"}
 
 
-def test_misuse_by_whoever_came_second_passes(made):
+def test_reuse_by_the_second_request_passes(made):
     first, second = made.call(), made.call(payload="other")
     number = made.run(second)
     made.problem(first, 422, "key_reused")
@@ -395,23 +526,23 @@ def test_misuse_by_whoever_came_second_passes(made):
 
 
 @pytest.mark.parametrize("code", ["in_progress", "outcome_unknown"])
-def test_misuse_that_was_not_noticed_is_found(made, code):
+def test_reuse_that_was_not_noticed_is_found(made, code):
     made.begin(made.call())
     made.problem(made.call(payload="other"), 409, code)
-    assert made.rules() == {"misuse"}
+    assert made.rules() == {"key-reused"}
 
 
 def test_replay_for_another_body_is_found(made):
     _, number = success(made)
     made.replayed(made.call(payload="other"), number)
-    assert made.rules() == {"misuse"}
+    assert made.rules() == {"key-reused"}
 
 
 def test_execution_for_another_body_is_found(made):
     call = made.call()
     made.returned(call, made.run(call, 503))
     success(made, payload="other")
-    assert made.rules() == {"misuse"}
+    assert made.rules() == {"key-reused"}
 
 
 def test_key_given_back_may_be_used_for_another_body(made):
@@ -421,7 +552,7 @@ def test_key_given_back_may_be_used_for_another_body(made):
     assert made.rules() == set()
 
 
-def test_misuse_by_a_former_holder_passes(made):
+def test_reuse_by_a_former_holder_passes(made):
     former = made.call()
     made.returned(former, made.run(former, 403))
     holder, again = made.call(payload="other"), made.call()
@@ -459,6 +590,113 @@ def test_replay_up_to_the_end_of_its_life_passes(made):
     assert made.rules() == set()
 
 
+NOT_STORED = "idempotency-stored: false"
+EXPIRES = "idempotency-key-expires: later"
+
+
+def replay_brief(made: Made, number: int, after: float) -> set[str]:
+    made.wait(after)
+    made.replayed(made.call(operation="brief"), number)
+    return made.rules()
+
+
+def without_store(made: Made, target: str = "database", kind: str = "stop", seconds: float = BRIEF) -> int:
+    """A finished execution whose client left, and then a fault that begins early in the record's life."""
+    call = made.call(operation="brief")
+    number = made.run(call)
+    made.lost(call)
+    made.fault(kind, target, seconds)
+    return number
+
+
+def answered_late(made: Made, *marks: str) -> int:
+    call = made.call(operation="brief")
+    number = made.begin(call)
+    made.wait(BRIEF + 1)
+    made.end(number)
+    made.returned(call, number, *marks)
+    return number
+
+
+REPLAYED_AFTER = [(BRIEF - 0.5, set()), (BRIEF + LEASE + 1, {"past-life"})]
+
+
+@pytest.mark.parametrize(("after", "rules"), REPLAYED_AFTER)
+def test_run_longer_than_its_life_gets_another_from_its_answer(made, after, rules):
+    assert replay_brief(made, answered_late(made), after) == rules
+
+
+def test_expiry_in_the_answer_of_a_long_run_holds(made):
+    assert replay_brief(made, answered_late(made, EXPIRES), 1) == {"past-life"}
+
+
+@pytest.mark.parametrize(("after", "rules"), REPLAYED_AFTER)
+@pytest.mark.parametrize(
+    ("target", "kind"), [("database", "stop"), ("envoy0.database", "cut"), ("envoy0", "pause_envoy")]
+)
+def test_answer_stored_once_the_store_is_back_gets_another_life(made, target, kind, after, rules):
+    assert replay_brief(made, without_store(made, target, kind), after) == rules
+
+
+@pytest.mark.parametrize(("after", "rules"), REPLAYED_AFTER)
+def test_answer_that_says_it_is_not_stored_may_be_stored_later(made, after, rules):
+    call = made.call(operation="brief")
+    number = made.run(call)
+    made.wait(BRIEF - 1)
+    made.returned(call, number, NOT_STORED, EXPIRES)
+    assert replay_brief(made, number, after) == rules
+
+
+@pytest.mark.parametrize(
+    ("target", "kind"),
+    [
+        ("envoy1.database", "cut"),
+        ("envoy1", "pause_envoy"),
+        ("upstream", "cut_upstream"),
+        ("envoy0", "reload"),
+    ],
+)
+def test_replay_past_its_life_for_another_fault_is_found(made, target, kind):
+    assert replay_brief(made, without_store(made, target, kind), 1) == {"past-life"}
+
+
+def test_replay_past_its_life_after_a_run_whose_client_left_is_found(made):
+    _, number = left(made, operation="brief")
+    assert replay_brief(made, number, BRIEF + 1) == {"past-life"}
+
+
+def test_short_fault_excuses_no_more_than_a_lease(made):
+    number = without_store(made, seconds=0.1)
+    assert replay_brief(made, number, BRIEF + LEASE + 1) == {"past-life"}
+
+
+def test_replay_past_its_life_after_a_fault_that_began_when_the_answer_was_stored_is_found(made):
+    call = made.call(operation="brief")
+    number = made.run(call)
+    made.lost(call)
+    made.wait(1)
+    made.fault("stop", "database", BRIEF)
+    assert replay_brief(made, number, 1) == {"past-life"}
+
+
+def test_replay_past_the_expiry_that_the_answer_told_is_found_whatever_the_faults(made):
+    call = made.call(operation="brief")
+    number = made.run(call)
+    made.returned(call, number, EXPIRES)
+    made.fault("stop", "database", BRIEF)
+    assert replay_brief(made, number, 1) == {"past-life"}
+
+
+def test_replay_past_its_life_after_a_replay_within_its_life_is_found(made):
+    """It had been stored by then, although the first answer said that it was not."""
+    call = made.call(operation="brief")
+    number = made.run(call)
+    made.returned(call, number, NOT_STORED)
+    made.replayed(made.call(operation="brief"), number)
+    made.fault("stop", "database", BRIEF)
+    assert replay_brief(made, number, 1) == {"past-life"}
+
+
 def test_replay_shortly_after_a_bust_passes(made):
     call, number = success(made)
     made.about("bust", call)
@@ -473,6 +711,187 @@ def test_replay_long_after_a_bust_is_found(made):
     made.wait(CACHE_AGE + 1)
     made.replayed(made.call(), number)
     assert made.rules() == {"past-bust"}
+
+
+# --- detached runs
+
+
+def left(made: Made, status: int = 200, **options) -> tuple[dict, int]:
+    """Its client leaves while the service works."""
+    call = made.call(**{"operation": "detached", **options})
+    number = made.begin(call, status)
+    made.lost(call)
+    made.end(number)
+    return call, number
+
+
+def ask_again(made: Made, code: str = "outcome_unknown") -> None:
+    made.problem(made.call(operation="detached"), 409, code)
+
+
+def test_response_of_a_detached_run_whose_client_left_passes(made):
+    _, number = left(made)
+    made.replayed(made.call(operation="detached"), number)
+    assert made.rules() == set()
+
+
+@pytest.mark.parametrize("code", ["outcome_unknown", "detached_lost", "detached_timeout"])
+def test_unknown_outcome_because_the_client_left_is_found(made, code):
+    left(made)
+    ask_again(made, code)
+    assert made.rules() == {"groundless-unknown"}
+
+
+def test_unknown_outcome_at_the_end_because_the_client_left_is_found(made):
+    call, _ = left(made)
+    made.quiet()
+    made.final(call, None, "outcome_unknown")
+    assert made.rules() == {"groundless-unknown"}
+
+
+def test_unknown_outcome_because_the_client_left_before_the_service_was_called_is_found(made):
+    made.lost(made.call(operation="detached"))
+    ask_again(made)
+    assert made.rules() == {"groundless-unknown"}
+
+
+def test_unknown_outcome_because_the_client_of_an_attached_run_left_passes(made):
+    call = made.call()
+    made.run(call)
+    made.lost(call)
+    made.problem(made.call(), 409, "outcome_unknown")
+    assert made.rules() == set()
+
+
+def test_second_detached_run_is_found(made):
+    left(made)
+    made.fault("kill_envoy", "envoy0")
+    left(made)
+    assert made.rules() == {"one-execution"}
+
+
+REASONS = {
+    "its Envoy is killed": ("kill_envoy", "envoy0"),
+    "its Envoy is stopped": ("term_envoy", "envoy0"),
+    "its Envoy stands still": ("pause_envoy", "envoy0"),
+    "its connection is cut": ("cut_upstream", "envoy0.upstream"),
+    "its connection is cut in the response": ("cut_after_upstream", "envoy0.upstream"),
+    "its connection is reset": ("reset_upstream", "envoy0.upstream"),
+    "its connection is silent": ("black_hole_upstream", "envoy0.upstream"),
+    "the upstream is killed": ("kill_upstream", "upstream"),
+    "the upstream crashes": ("crash_upstream_after", "upstream"),
+    "the database is killed": ("kill_database", "database"),
+    "the database is far away": ("delay_database", "envoy0.database"),
+    "the disk is full": ("full_disk", "disk"),
+}
+NO_REASONS = {
+    "another Envoy is killed": ("kill_envoy", "envoy1"),
+    "another Envoy stands still": ("pause_envoy", "envoy1"),
+    "another Envoy's connections are cut": ("cut_upstream", "envoy1.upstream"),
+    "the clients' connections are cut": ("cut_front", "envoy0.front"),
+    "the clients' listener changes": ("reload", "envoy0"),
+    "the response takes its time": ("delay_upstream", "envoy0.upstream"),
+    "the upstream takes its time": ("slow_upstream", "upstream"),
+    "the clock of an Envoy is set": ("clock_jump", "envoy0.clock"),
+}
+
+
+def during(made: Made, kind: str, target: str) -> None:
+    call = made.call(operation="detached")
+    number = made.begin(call)
+    made.lost(call)
+    made.fault(kind, target)
+    made.end(number)
+    ask_again(made)
+
+
+@pytest.mark.parametrize("fault", REASONS.values(), ids=REASONS)
+def test_unknown_outcome_of_a_detached_run_with_a_reason_passes(made, fault):
+    during(made, *fault)
+    assert made.rules() == set()
+
+
+@pytest.mark.parametrize("fault", NO_REASONS.values(), ids=NO_REASONS)
+def test_unknown_outcome_of_a_detached_run_with_something_that_is_no_reason_is_found(made, fault):
+    during(made, *fault)
+    assert made.rules() == {"groundless-unknown"}
+
+
+def test_fault_that_was_over_before_the_detached_run_is_no_reason(made):
+    made.fault("kill_envoy", "envoy0")
+    made.wait(1)
+    left(made)
+    ask_again(made)
+    assert made.rules() == {"groundless-unknown"}
+
+
+def test_fault_long_after_the_response_of_the_detached_run_is_no_reason(made):
+    left(made)
+    made.wait(LEASE + 1)
+    made.fault("kill_envoy", "envoy0")
+    ask_again(made)
+    assert made.rules() == {"groundless-unknown"}
+
+
+def test_fault_that_does_not_end_is_a_reason(made):
+    made.add("fault", kind="mute_upstream", target="envoy0.upstream", phase="begin")
+    made.wait(10)
+    made.lost(made.call(operation="detached"))
+    ask_again(made)
+    assert made.rules() == set()
+
+
+@pytest.mark.parametrize(("envoy", "rules"), [(0, set()), (1, {"groundless-unknown"})])
+def test_store_that_its_envoy_says_it_does_not_have_is_a_reason(made, envoy, rules):
+    call = made.call(operation="detached")
+    number = made.begin(call)
+    made.lost(call)
+    made.problem(made.call(key="of another", envoy=envoy), 503, "store_unavailable")
+    made.end(number)
+    ask_again(made)
+    assert made.rules() == rules
+
+
+def test_clock_of_a_file_is_a_reason(made):
+    made.events[0]["store"] = "sqlite"
+    during(made, "clock_jump", "envoy0.clock")
+    assert made.rules() == set()
+
+
+def test_fault_after_a_run_that_may_be_repeated_is_a_reason_for_the_next(made):
+    left(made, status=503)
+    made.wait(LEASE + 1)
+    made.lost(made.call(operation="detached"))
+    made.fault("cut_upstream", "envoy0.upstream")
+    ask_again(made)
+    assert made.rules() == set()
+
+
+def test_client_that_leaves_after_a_run_that_may_be_repeated_is_no_reason(made):
+    left(made, status=503)
+    made.lost(made.call(operation="detached"))
+    ask_again(made)
+    assert made.rules() == {"groundless-unknown"}
+
+
+def test_unknown_outcome_of_a_detached_run_in_the_words_of_the_service_passes(made):
+    left(made, status=504)
+    ask_again(made)
+    declared = made.call(operation="detached", key="declared")
+    made.run(declared, declares="unknown")
+    made.lost(declared)
+    made.problem(made.call(operation="detached", key="declared"), 409, "outcome_unknown")
+    assert made.rules() == set()
+
+
+@pytest.mark.parametrize(("last", "rules"), [(503, set()), (200, {"groundless-unknown"})])
+def test_unknown_outcome_of_a_detached_run_that_was_redirected(made, last, rules):
+    call = made.call(operation="detached")
+    made.run(call, 307, attempt="a", path="/hop")
+    made.run(call, last, attempt="a", path="/hop/next")
+    made.lost(call)
+    ask_again(made)
+    assert made.rules() == rules
 
 
 # --- the end of the run
@@ -525,9 +944,24 @@ def test_claim_that_stays_is_found(made):
     assert made.rules() == {"stuck-claim"}
 
 
-def test_record_of_nobody_is_found(made):
+def test_record_without_an_owner_is_found(made):
     made.add("row", tenant="", operation="mark", key="k", state="completed", attempt=1)
     assert made.rules() == {"foreign-record"}
+
+
+# --- bounds
+
+
+def test_bound_that_is_kept_passes(made):
+    made.add("bound", what="requests", value=10, most=10)
+    assert made.rules() == set()
+
+
+def test_bound_that_is_not_kept_is_found(made):
+    made.add("bound", what="requests", value=11, most=10)
+    (violation,) = made.violations()
+    assert violation.rule == "bound"
+    assert "requests: 11, and at most 10 are promised" in str(violation)
 
 
 # --- what a scenario knows
@@ -558,6 +992,16 @@ def test_expectation_that_is_not_met_is_found(made, expectation, rule):
     made.final(call, None, "outcome_unknown")
     made.about("expect", call, why="the scenario says so", **expectation)
     assert made.rules() == {rule}
+
+
+@pytest.mark.parametrize(("executions", "rules"), [(0, {"expected-executions"}), (1, set()), (2, set())])
+def test_fewer_executions_do_where_the_outcome_stays_unknown(made, executions, rules):
+    call = made.call()
+    made.returned(call, made.run(call), "idempotency-stored: false")
+    made.quiet()
+    made.final(call, None, "outcome_unknown")
+    made.about("expect", call, why="", executions=executions, final="unknown")
+    assert made.rules() == rules
 
 
 def test_expected_unknown_outcome_that_is_a_success_is_found(made):
@@ -598,7 +1042,7 @@ def test_violation_is_shown_small(made):
     assert len(text) < 1500
 
 
-def test_command_tells_by_its_exit_code(made, tmp_path):
+def test_command_reports_by_its_exit_code(made, tmp_path):
     command = [sys.executable, Path(__file__).parent / "check"]
 
     def run(events: list[dict]) -> tuple[int, str]:

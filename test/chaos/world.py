@@ -1,7 +1,8 @@
 """All servers of a run: Envoys, the store, the upstream, and what stands between them.
 
     clients ─▶ toxiproxy ─▶ Envoy ─▶ observer ─▶ toxiproxy ─▶ PostgreSQL (a way to each server)
-                              └────▶ observer ─▶ toxiproxy ─▶ upstream
+                              ├────▶ observer ─▶ toxiproxy ─▶ upstream
+                              └────▶ a second Envoy ─▶ observer ─▶ upstream
 
 Every Envoy has ways of its own, so each way can be disturbed for one Envoy alone. Two Envoys share a
 PostgreSQL; an SQLite file has one.
@@ -23,6 +24,7 @@ from harness.site import STATES
 from harness.small_disk import SmallDisk
 from harness.toxiproxy import Toxiproxy
 from harness.wait import wait_for
+from sidecar import Sidecar
 
 _DISK_MEGABYTES = 64
 _COLUMNS = "tenant, operation, key, state, attempt"
@@ -47,7 +49,7 @@ class Service:
 
     def start(self) -> None:
         """Nothing if it runs."""
-        if hasattr(self, "process") and self.process.exit_code is None:
+        if hasattr(self, "process") and self.running:
             return
         program = Path(__file__).with_name("service.py")
         self.process = Process(
@@ -56,7 +58,11 @@ class Service:
             [sys.executable, program, str(self.port), self.log, str(self._seed)],
             self.folder / "service.log",
         )
-        wait_for(self._answers, "the upstream listens")
+        wait_for(self._answers, "the upstream listens", deadline=30)
+
+    @property
+    def running(self) -> bool:
+        return self.process.exit_code is None
 
     def _answers(self) -> bool:
         self.process.check_running()
@@ -88,6 +94,11 @@ class World:
         shutil.copy(module, module_folder / "libidempotency.so")
         toxiproxy = Toxiproxy(self.workspace)
         self.service = Service(self.workspace, seed)
+        # Nobody listens there, and nobody else can: a stranger would answer in the service's place.
+        self._closed = socket.socket()
+        self._closed.bind(("127.0.0.1", 0))
+        closed_port = self._closed.getsockname()[1]
+        self.sidecar = Sidecar(self.workspace, self.service.port, closed_port)
         self.database: Database | None = None
         self.disk: SmallDisk | None = None
         self._file: Path | None = None
@@ -103,7 +114,12 @@ class World:
                 self.workspace,
                 toxiproxy,
                 module_folder,
-                self.service.port,
+                {
+                    "upstream": self.service.port,
+                    "sidecar": self.sidecar.port,
+                    "telling_sidecar": self.sidecar.telling_port,
+                    "closed": closed_port,
+                },
                 database=self.database,
                 file=self._file,
                 disk=self.disk,
@@ -113,16 +129,18 @@ class World:
         ]
 
     async def start(self) -> None:
-        for gateway in self.gateways:
-            for watch in gateway.watches:
+        for place in (self.sidecar, *self.gateways):
+            for watch in place.watches:
                 await watch.start()
+        await asyncio.to_thread(self.sidecar.start)
         await asyncio.gather(*(asyncio.to_thread(gateway.start) for gateway in self.gateways))
 
     async def stop(self) -> None:
-        for gateway in self.gateways:
-            for watch in gateway.watches:
+        for place in (self.sidecar, *self.gateways):
+            for watch in place.watches:
                 await watch.stop()
         await asyncio.to_thread(self.workspace.close)
+        self._closed.close()
 
     def heal(self) -> None:
         """Everything runs, every way is free."""
@@ -140,7 +158,7 @@ class World:
         if self.database:
             found = [
                 tuple(bytes(value).decode() for value in row[:3]) + row[3:]
-                for row in self.database.query(f"SELECT {_COLUMNS} FROM idempotency.key")
+                for row in self.database.query(f"SELECT {_COLUMNS} FROM idempotency.record")
             ]
         else:
             inside = self.disk.inside if self.disk else ()
@@ -153,6 +171,6 @@ class World:
     def bust(self, tenant: str, operation: str, key: str) -> None:
         """An operator forgets a completed record, as docs/operations.md says."""
         self.database.query(
-            "DELETE FROM idempotency.key WHERE tenant = %s AND operation = %s AND key = %s AND state = 2",
+            "DELETE FROM idempotency.record WHERE tenant = %s AND operation = %s AND key = %s AND state = 2",
             *(text.encode() for text in (tenant, operation, key)),
         )

@@ -5,17 +5,18 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
-namespace idempotency {
+namespace idempotency::cli {
 namespace {
 
 using testing::ElementsAre;
 using testing::IsEmpty;
 
-constexpr std::array<Option, 4> Options = {{
+constexpr std::array<Option, 5> Options = {{
     {"name", "TEXT", "once"},
     {"tag", "TEXT", "often", true},
     {"size", "N", "a number"},
     {"quiet", "", "a switch"},
+    {.name = "secret", .value = "TEXT", .help = "", .refusal = "others can see it."},
 }};
 constexpr std::array<Operand, 2> TwoOperands = {{{"A", "first"}, {"B", "second"}}};
 constexpr std::array<Operand, 2> OneOrMore = {{{"A", "first"}, {"B", "rest", true}}};
@@ -93,11 +94,25 @@ TEST(ArgumentsTest, WrongOptionsAreNamed) {
   EXPECT_EQ(problem({"-n", "x"}), "unknown option -n");
   EXPECT_EQ(problem({"-name", "x"}), "unknown option -name");
   EXPECT_EQ(problem({"--=x"}), "unknown option --");
-  EXPECT_EQ(problem({"--name"}), "--name needs a value: TEXT");
+  EXPECT_EQ(problem({"--name"}), "--name requires a value: TEXT");
   EXPECT_EQ(problem({"--quiet=yes"}), "--quiet takes no value");
   EXPECT_EQ(problem({"--name", "x", "--name=y"}), "--name is given twice");
   EXPECT_EQ(problem({"--quiet", "--quiet"}), "--quiet is given twice");
   EXPECT_EQ(problem({"--a\x1b[2J"}), "unknown option --a\\x1b[2J");
+}
+
+TEST(ArgumentsTest, ARefusedOptionIsNamedWithItsReasonAndWithoutItsValue) {
+  for (const Words& words : {Words{"--secret", "x"}, Words{"--secret=x"}, Words{"--secret"}}) {
+    EXPECT_EQ(problem(words), "--secret is not accepted: others can see it.");
+  }
+}
+
+TEST(ArgumentsTest, JoinedOptionsKeepTheirOrder) {
+  constexpr auto Joined = joinOptions(std::array<Option, 1>{{{"a", "", ""}}}, Options);
+  static_assert(Joined.size() == 6);
+  EXPECT_EQ(Joined[0].name, "a");
+  EXPECT_EQ(Joined[1].name, "name");
+  EXPECT_EQ(Joined[5].name, "secret");
 }
 
 TEST(ArgumentsTest, WrongNumbersOfOperandsAreNamed) {
@@ -124,7 +139,7 @@ TEST(ArgumentsTest, NumbersAreHeldToTheirRange) {
        {"0", "256", "-1", "+1", " 1", "1 ", "1x", "x", "", "0x10", "99999999999999999999"}) {
     EXPECT_FALSE(number(bad).ok()) << bad;
   }
-  EXPECT_EQ(number("x").status().message(), "--size is x, must be a number from 1 to 255");
+  EXPECT_EQ(number("x").status().message(), "--size is x; must be a number from 1 to 255");
 }
 
 TEST(AsksForHelpTest, AnywhereBeforeTwoDashes) {
@@ -136,4 +151,4 @@ TEST(AsksForHelpTest, AnywhereBeforeTwoDashes) {
 }
 
 }  // namespace
-}  // namespace idempotency
+}  // namespace idempotency::cli

@@ -8,7 +8,7 @@
 #include "gtest/gtest.h"
 #include <absl/status/status.h>
 
-namespace idempotency {
+namespace idempotency::cli {
 namespace {
 
 using testing::HasSubstr;
@@ -27,8 +27,9 @@ absl::StatusOr<ExitCode> sayNo(const Arguments&, Console& console) {
 
 absl::StatusOr<ExitCode> failAsAsked(const Arguments& arguments, Console&) {
   const std::string_view kind = arguments.operands()[0];
-  return kind == "usage" ? absl::InvalidArgumentError("bad file")
-                         : absl::UnavailableError("store is down");
+  return kind == "usage"   ? absl::InvalidArgumentError("bad file")
+         : kind == "store" ? absl::UnavailableError("store is down")
+                           : absl::NotFoundError("no such record");
 }
 
 constexpr std::array<Option, 2> Options = {
@@ -72,8 +73,14 @@ TEST(CommandTest, ARefusalExitsWith1AndSaysNothingMore) {
 }
 
 TEST(CommandTest, AnErrorExitsWith1AndItsMessage) {
-  const Ran ran = run({"fail", "now", "store"});
+  const Ran ran = run({"fail", "now", "record"});
   EXPECT_EQ(ran.code, 1);
+  EXPECT_EQ(ran.err, "idempotencyctl: no such record\n");
+}
+
+TEST(CommandTest, AStoreThatIsDownExitsWith3) {
+  const Ran ran = run({"fail", "now", "store"});
+  EXPECT_EQ(ran.code, 3);
   EXPECT_EQ(ran.err, "idempotencyctl: store is down\n");
 }
 
@@ -105,7 +112,8 @@ TEST(CommandTest, GeneralHelpListsEveryCommandAndTheExitCodes) {
     EXPECT_THAT(ran.out, HasSubstr("  greet      says hello\n"));
     EXPECT_THAT(ran.out, HasSubstr("  greet not  says no\n"));
     EXPECT_THAT(ran.out, HasSubstr("  fail now   fails\n"));
-    EXPECT_THAT(ran.out, HasSubstr("  1  refused"));
+    EXPECT_THAT(ran.out, HasSubstr("  1  the answer is no"));
+    EXPECT_THAT(ran.out, HasSubstr("  3  the store cannot be reached"));
   }
 }
 
@@ -144,7 +152,7 @@ TEST(CommandTest, AGroupsHelpListsItsCommands) {
 TEST(CommandTest, AGroupWithoutItsCommandExitsWith2) {
   EXPECT_EQ(run({"fail"}).code, 2);
   EXPECT_EQ(run({"fail"}).err,
-            "idempotencyctl: fail needs a command\nTry 'idempotencyctl fail --help'.\n");
+            "idempotencyctl: fail requires a command\nTry 'idempotencyctl fail --help'.\n");
   EXPECT_EQ(run({"fail", "later"}).code, 2);
   EXPECT_THAT(run({"fail", "later"}).err, HasSubstr("fail has no command later"));
 }
@@ -162,4 +170,4 @@ TEST(CommandTest, NoByteFromOutsideReachesTheTerminal) {
 }
 
 }  // namespace
-}  // namespace idempotency
+}  // namespace idempotency::cli

@@ -52,7 +52,8 @@ for option in syntax min-length max-length uuid; do
   run "help of key parse has --$option" 0 key parse --help
   grep -q -e "^  --$option " out || fail "not listed"
 done
-for option in method path header body mode pointer exclude-pointer count-header principal explain; do
+for option in method path header body mode pointer exclude-pointer count-header principal explain query no-authority \
+  scheme algorithm; do
   run "help of fingerprint has --$option" 0 fingerprint --help
   grep -q -e "^  --$option " out || fail "not listed"
 done
@@ -60,7 +61,7 @@ run "no command" 2
 run "unknown command" 2 frobnicate
 complains "unknown command frobnicate"
 run "group without command" 2 key
-complains "key needs a command"
+complains "key requires a command"
 
 # ---- key parse
 uuid=8e03978e-40d5-43e8-bc93-6894a57f9324
@@ -73,7 +74,7 @@ prints 'a "key" with \ in it'
 run "and put back" 0 key parse --quoted -- '  "a \"key\" with \\ in it";a'
 prints '"a \"key\" with \\ in it"'
 run "bare key is no strict key" 1 key parse -- "$uuid"
-complains "The Idempotency-Key is not a string in double quotes (RFC 8941)."
+complains "The Idempotency-Key is not a double-quoted string (RFC 8941)."
 prints ""
 run "raw key" 0 key parse --syntax raw -- "$uuid"
 prints "$uuid"
@@ -90,18 +91,18 @@ complains "More than one Idempotency-Key was sent."
 run "two lines" 1 key parse -- "\"$uuid\"" "\"$uuid\""
 complains "More than one Idempotency-Key was sent."
 run "bad character" 1 key parse --syntax raw -- $'0123456789\tabcdef'
-complains "The Idempotency-Key has a character that is not printable ASCII."
+complains "The Idempotency-Key contains a character that is not printable ASCII."
 run "too short" 1 key parse --syntax raw -- 0123456789abcde
-complains "The Idempotency-Key is too short."
+complains "The key has 15 characters; this operation requires 16 to 255."
 run "short enough" 0 key parse --syntax raw --min-length 15 -- 0123456789abcde
 prints 0123456789abcde
 run "too long" 1 key parse --syntax raw --max-length 16 -- 0123456789abcdefg
-complains "The Idempotency-Key is too long."
+complains "The key has 17 characters; this operation requires 16."
 run "longest" 0 key parse --syntax raw -- "$(printf 'k%.0s' $(seq 255))"
 run "longer than the longest" 1 key parse --syntax raw -- "$(printf 'k%.0s' $(seq 256))"
-complains "The Idempotency-Key is too long."
+complains "The key has 256 characters; this operation requires 16 to 255."
 run "empty" 1 key parse --syntax raw -- ""
-complains "The Idempotency-Key is too short."
+complains "The key is empty; this operation requires 16 to 255 characters."
 run "uuid" 0 key parse --uuid -- "\"$uuid\""
 prints "$uuid"
 run "no uuid" 1 key parse --uuid -- '"0123456789abcdef"'
@@ -109,13 +110,13 @@ complains "The Idempotency-Key is not a UUID."
 run "no value" 2 key parse
 complains "VALUE is missing"
 run "unknown syntax" 2 key parse --syntax loose -- x
-complains "--syntax is loose, must be strict, raw or either"
+complains "--syntax is loose; must be strict, raw or either"
 run "length 0" 2 key parse --min-length 0 -- x
-complains "--min-length is 0, must be a number from 1 to 255"
+complains "--min-length is 0; must be a number from 1 to 255"
 run "length 256" 2 key parse --max-length 256 -- x
-complains "--max-length is 256, must be a number from 1 to 255"
+complains "--max-length is 256; must be a number from 1 to 255"
 run "lengths crossed" 2 key parse --min-length 20 --max-length 19 -- x
-complains "--min-length 20 is more than --max-length 19"
+complains "--min-length 20 is greater than --max-length 19"
 run "unknown option" 2 key parse --lax -- x
 complains "unknown option --lax"
 
@@ -132,39 +133,63 @@ file_part() {
   printf "$(printf '\\x%02x\\0\\0\\0\\0\\0\\0\\x%02x\\x%02x' "$1" $((length / 256)) $((length % 256)))"
   cat "$2"
 }
-version() { printf '\x01\0\0\0\0\0\0\0\x01\x01'; }
-digest() { printf '01%s' "$(sha256sum | cut -d ' ' -f 1)"; }
+# shellcheck disable=SC2059
+version() { printf "\\x01\\0\\0\\0\\0\\0\\0\\0\\x01\\x0${1:-2}"; }
+digest() { printf '0%s%s' "${1:-2}" "$(sha256sum | cut -d ' ' -f 1)"; }
 
 want=$({ version; part 2 POST; part 3 /p; part 16 ""; } | digest)
+older=$({ version 1; part 2 POST; part 3 /p; part 16 ""; } | digest 1)
 run "smallest request" 0 fingerprint --method POST --path /p
-prints "$want"
+prints "$want
+$older"
 [ "${#want}" -eq 66 ] || fail "the digest has ${#want} digits"
+run "the newer version alone" 0 fingerprint --algorithm 2 --method POST --path /p
+prints "$want"
+run "the older version alone" 0 fingerprint --algorithm 1 --method POST --path /p
+prints "$older"
 
-want=$({ version; part 2 POST; part 3 /p; part 4 'a=2&b=1'; part 5 application/json
-  part 6 x-a; part 7 1; part 7 2; part 8 me; part 18 '{"a":[1,"ü"],"b":1}'; } | digest)
+want=$({ version; part 2 POST; part 9 api.example.com; part 3 /p; part 4 'a=2&b=1'; part 5 application/json
+  part 6 if-match; part 7 '"1"'; part 6 x-a; part 7 1; part 7 2; part 8 me; part 18 '{"a":[1,"ü"],"b":1}'; } | digest)
+older=$({ version 1; part 2 POST; part 3 /p; part 4 'a=2&b=1'; part 5 application/json
+  part 6 x-a; part 7 1; part 7 2; part 8 me; part 18 '{"a":[1,"ü"],"b":1}'; } | digest 1)
 printf '{"b": 1, "a": [1.0, "\\u00fc"]}\n' >body.json
-run "everything" 0 fingerprint --method POST --path '/p?b=1&a=2' --header 'Content-Type: Application/JSON' \
-  --header 'X-A: 1' --header 'X-B: 3' --header 'x-a: 2' --count-header X-A --principal me --body body.json
-prints "$want"
-run "body from stdin" 0 fingerprint --method POST --path '/p?b=1&a=2' --header 'Content-Type: application/json' \
-  --header 'X-A: 1' --header 'x-a: 2' --count-header x-a --principal me --body - <body.json
-prints "$want"
-run "explained" 0 fingerprint --explain --method POST --path '/p?b=1&a=2' --header 'Content-Type: application/json' \
-  --header 'X-A: 1' --header 'X-B: 3' --header 'x-a: 2' --count-header X-A --principal me --body body.json
+everything=(--method POST --path '/p?b=1&a=2' --header 'Content-Type: Application/JSON' --header 'Host: API.example.com:443'
+  --header 'X-A: 1' --header 'X-B: 3' --header 'x-a: 2' --header 'If-Match: "1"' --count-header X-A --principal me)
+run "everything" 0 fingerprint "${everything[@]}" --body body.json
+prints "$want
+$older"
+run "body from stdin" 0 fingerprint "${everything[@]}" --body - <body.json
+prints "$want
+$older"
+run "explained" 0 fingerprint --explain "${everything[@]}" --body body.json
 first_line "$want"
-for line in "version: 1" "method: POST" "path: /p" "query: a=2&b=1" "media type: application/json" \
-  "header: x-a" "header x-a: 1" "header x-a: 2" "principal: me" 'body (canonical JSON): {"a":[1,"ü"],"b":1}'; do
+for line in "$older" "version: 2" "method: POST" "authority: api.example.com" "path: /p" "query: a=2&b=1" \
+  "media type: application/json" "header: if-match" 'header if-match: "1"' "header: x-a" "header x-a: 1" "header x-a: 2" \
+  "principal: me" 'body (canonical JSON): {"a":[1,"ü"],"b":1}'; do
   has_line "$line"
 done
+[ "$(wc -l <out)" -eq 15 ] || fail "more lines than parts"
+run "the older version explained" 0 fingerprint --algorithm 1 --explain "${everything[@]}" --body body.json
+first_line "$older"
+has_line "version: 1"
+has_no_line "authority: api.example.com"
 [ "$(wc -l <out)" -eq 11 ] || fail "more lines than parts"
+run "authority that does not count" 0 fingerprint --explain --no-authority "${everything[@]}" --body body.json
+has_no_line "authority: api.example.com"
+run "port of another scheme" 0 fingerprint --explain --scheme http "${everything[@]}" --body body.json
+has_line "authority: api.example.com:443"
+run "query as sent" 0 fingerprint --explain --query as-sent "${everything[@]}" --body body.json
+has_line "query (as sent): b=1&a=2"
+run "query with brackets" 0 fingerprint --explain --method POST --path '/p?b[]=1&a=2'
+has_line "query (as sent): b[]=1&a=2"
 
-run "mode raw" 0 fingerprint --mode raw --method POST --path /p --header 'content-type:application/json' --body body.json
+run "mode raw" 0 fingerprint --algorithm 2 --mode raw --method POST --path /p --header 'content-type:application/json' --body body.json
 prints "$({ version; part 2 POST; part 3 /p; part 5 application/json; file_part 17 body.json; } | digest)"
 run "mode selected" 0 fingerprint --mode selected --pointer /b --pointer /c --method POST --path /p \
   --header 'content-type:application/json' --body body.json --explain
 has_line "body at '/b': 1"
 has_line "body at '/c' (absent): "
-run "mode none" 0 fingerprint --mode none --method POST --path /p --body body.json
+run "mode none" 0 fingerprint --algorithm 2 --mode none --method POST --path /p --body body.json
 prints "$({ version; part 20 ""; } | digest)"
 run "excluded value" 0 fingerprint --exclude-pointer /a --method POST --path /p --explain \
   --header 'content-type:application/json' --body body.json
@@ -196,20 +221,32 @@ run "bad header" 2 fingerprint --method POST --path /p --header nonsense
 complains "not a header such as 'Name: value': nonsense"
 run "two content types" 2 fingerprint --method POST --path /p --header 'content-type: a/b' --header 'Content-Type: a/c'
 complains "more than one Content-Type header"
+run "two hosts" 2 fingerprint --method POST --path /p --header 'host: a' --header 'Host: b'
+complains "more than one Host header"
+run "bad query" 2 fingerprint --method POST --path /p --query raw
+complains "--query is raw; must be sorted or as-sent"
+run "bad scheme" 2 fingerprint --method POST --path /p --scheme ftp
+complains "--scheme is ftp; must be http or https"
+for algorithm in 0 3 x; do
+  run "bad algorithm $algorithm" 2 fingerprint --method POST --path /p --algorithm "$algorithm"
+  complains "--algorithm is $algorithm; must be a number from 1 to 2"
+done
+run "host as a counted header" 2 fingerprint --method POST --path /p --count-header Host
+complains "--count-header is Host, which is compared unless --no-authority is set"
 run "bad mode" 2 fingerprint --method POST --path /p --mode fuzzy
-complains "--mode is fuzzy, must be canonical, raw, selected or none"
+complains "--mode is fuzzy; must be canonical, raw, selected or none"
 run "bad pointer" 2 fingerprint --method POST --path /p --mode selected --pointer amount
-grep -q "^idempotencyctl: --pointer is 'amount', which is no JSON Pointer" err || fail "wrong message"
+grep -q "^idempotencyctl: --pointer is 'amount', which is not a JSON Pointer" err || fail "wrong message"
 run "bad excluded pointer" 2 fingerprint --method POST --path /p --exclude-pointer '/a~2'
-grep -q "^idempotencyctl: --exclude-pointer is '/a~2', which is no JSON Pointer" err || fail "wrong message"
+grep -q "^idempotencyctl: --exclude-pointer is '/a~2', which is not a JSON Pointer" err || fail "wrong message"
 run "selected without pointer" 2 fingerprint --method POST --path /p --mode selected
-complains "--mode selected needs at least one --pointer"
+complains "--mode selected requires at least one --pointer"
 run "pointer without selected" 2 fingerprint --method POST --path /p --pointer /a
-complains "--pointer needs --mode selected"
+complains "--pointer requires --mode selected"
 run "excluded pointer without canonical" 2 fingerprint --method POST --path /p --mode raw --exclude-pointer /a
-complains "--exclude-pointer needs --mode canonical"
+complains "--exclude-pointer requires --mode canonical"
 run "bad counted header" 2 fingerprint --method POST --path /p --count-header 'a b'
-complains "--count-header is no header name: a b"
+complains "--count-header is not a header name: a b"
 run "missing file" 2 fingerprint --method POST --path /p --body no-such-file
 complains "cannot read no-such-file: No such file or directory"
 run "folder" 2 fingerprint --method POST --path /p --body .
@@ -273,6 +310,31 @@ different: media type
 different: body
   A: body (canonical JSON): {"amount":100,"note":"x"}
   B: body (bytes): x'
+printf 'POST /p?a=1&b=2 HTTP/1.1\nHost: api.example.com\nIf-Match: "1"\n\n' >h1
+printf 'POST /p?b=2&a=1 HTTP/1.1\nHost: api-eu.example.com\nIf-Match: "2"\n\n' >h2
+printf 'POST /p?b=2&a=1 HTTP/1.1\nHost: API.EXAMPLE.COM:443\nIf-Match: "1"\n\n' >h3
+run "other host and condition" 1 fingerprint diff h1 h2
+prints 'different: authority
+  A: authority: api.example.com
+  B: authority: api-eu.example.com
+different: header if-match
+  A: header if-match: "1"
+  B: header if-match: "2"'
+run "the same host in other words" 0 fingerprint diff h1 h3
+run "another port by another scheme" 1 fingerprint diff --scheme http h1 h3
+run "other host that does not count" 1 fingerprint diff --no-authority h1 h2
+prints 'different: header if-match
+  A: header if-match: "1"
+  B: header if-match: "2"'
+run "other host and condition by the older version" 0 fingerprint diff --algorithm 1 h1 h2
+prints "same: $({ version 1; part 2 POST; part 3 /p; part 4 'a=1&b=2'; part 16 ""; } | digest 1)"
+run "other order that counts" 1 fingerprint diff --query as-sent h1 h3
+prints 'different: query
+  A: query (as sent): a=1&b=2
+  B: query (as sent): b=2&a=1'
+run "bad algorithm in diff" 2 fingerprint diff --algorithm 3 a b
+complains "--algorithm is 3; must be a number from 1 to 2"
+
 run "excluded value" 0 fingerprint diff --exclude-pointer /amount a c
 run "selected value that is the same" 0 fingerprint diff --mode selected --pointer /note a c
 run "selected value that differs" 1 fingerprint diff --mode selected --pointer /note --pointer /amount a c
@@ -315,7 +377,7 @@ run "no request" 2 fingerprint diff a body.json
 complains "body.json: line 1: not a request line such as 'POST /path HTTP/1.1'"
 printf 'POST / HTTP/1.1\nA: b\0c\n\n' >nul
 run "NUL byte in a header" 2 fingerprint diff a nul
-complains "nul: line 2: header A has a control character"
+complains "nul: line 2: header A contains a control character"
 printf 'POST / HTTP/1.1\nContent-Type: a/b\nContent-Type: a/c\n\n' >types
 run "two content types in a file" 2 fingerprint diff types a
 complains "types: more than one Content-Type header"

@@ -2,7 +2,7 @@
 
 #include "gtest/gtest.h"
 
-namespace idempotency {
+namespace idempotency::cli {
 namespace {
 
 using namespace std::string_view_literals;
@@ -37,4 +37,4 @@ TEST(PrintableTest, EscapesCannotBeMistakenForText) {
 }
 
 }  // namespace
-}  // namespace idempotency
+}  // namespace idempotency::cli

@@ -3,7 +3,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
-namespace idempotency {
+namespace idempotency::cli {
 namespace {
 
 using testing::ElementsAre;
@@ -82,33 +82,44 @@ TEST(RequestTextTest, BadHeadersAreRefusedWithTheirLine) {
             "line 2: not a header such as 'Name: value': A : b");
   EXPECT_EQ(problem("POST / HTTP/1.1\nA: b\n folded: x\n\n"),
             "line 3: not a header such as 'Name: value':  folded: x");
-  EXPECT_EQ(problem("POST / HTTP/1.1\nA: b\0c\n\n"s), "line 2: header A has a control character");
-  EXPECT_EQ(problem("POST / HTTP/1.1\nA: b\rc\n\n"), "line 2: header A has a control character");
+  EXPECT_EQ(problem("POST / HTTP/1.1\nA: b\0c\n\n"s),
+            "line 2: header A contains a control character");
+  EXPECT_EQ(problem("POST / HTTP/1.1\nA: b\rc\n\n"),
+            "line 2: header A contains a control character");
 }
 
 TEST(RequestTextTest, ABodyOfAnotherLengthIsRefused) {
   EXPECT_EQ(problem("POST / HTTP/1.1\nContent-Length: 4\n\nbody\n"),
-            "Content-Length says 4, but the body has 5 bytes");
+            "Content-Length is 4, but the body has 5 bytes");
   EXPECT_EQ(problem("POST / HTTP/1.1\nContent-Length: 5\n\nbody"),
-            "Content-Length says 5, but the body has 4 bytes");
+            "Content-Length is 5, but the body has 4 bytes");
   EXPECT_EQ(problem("POST / HTTP/1.1\nContent-Length: x\n\n"),
-            "Content-Length says x, but the body has 0 bytes");
+            "Content-Length is x, but the body has 0 bytes");
   EXPECT_EQ(problem("POST / HTTP/1.1\nContent-Length:\n\n"),
-            "Content-Length says , but the body has 0 bytes");
+            "Content-Length is , but the body has 0 bytes");
   EXPECT_EQ(problem("POST / HTTP/1.1\nContent-Length: 0\nContent-Length: 1\n\n"),
-            "Content-Length says 1, but the body has 0 bytes");
+            "Content-Length is 1, but the body has 0 bytes");
 }
 
 TEST(RequestTextTest, AnEncodedBodyIsRefused) {
   EXPECT_EQ(problem("POST / HTTP/1.1\nTransfer-Encoding: chunked\n\n0\r\n\r\n"),
-            "Transfer-Encoding is not understood: leave it out and write the body as it is");
+            "Transfer-Encoding is not supported: omit it and write the body as it is");
 }
 
 TEST(ContentTypeTest, IsTakenFromTheHeaders) {
   const auto with = parseRequestText("POST / HTTP/1.1\nA: b\nContent-Type: text/plain\n\n");
   EXPECT_EQ(*contentType(*with), "text/plain");
   const auto without = parseRequestText("POST / HTTP/1.1\nA: b\n\n");
-  EXPECT_EQ(*contentType(*without), "");
+  EXPECT_EQ(*contentType(*without), std::nullopt);
+}
+
+TEST(AuthorityTest, IsTakenFromTheHost) {
+  const auto with = parseRequestText("POST / HTTP/1.1\nHost: api.example.com:443\n\n");
+  EXPECT_EQ(*authority(*with), "api.example.com:443");
+  const auto without = parseRequestText("POST / HTTP/1.1\nX-Forwarded-Host: a\n\n");
+  EXPECT_EQ(*authority(*without), std::nullopt);
+  const auto two = parseRequestText("POST / HTTP/1.1\nHost: a\nhost: a\n\n");
+  EXPECT_EQ(authority(*two).status().message(), "more than one Host header");
 }
 
 TEST(ContentTypeTest, TwoAreRefused) {
@@ -117,4 +128,4 @@ TEST(ContentTypeTest, TwoAreRefused) {
 }
 
 }  // namespace
-}  // namespace idempotency
+}  // namespace idempotency::cli

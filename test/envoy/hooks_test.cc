@@ -18,7 +18,6 @@ using envoy::HeadersAction;
 using envoy::LocalReplyAction;
 using envoy::LogLevel;
 using envoy::TrailersAction;
-using envoy::Within;
 using test::script;
 using test::ScriptedFilter;
 
@@ -292,21 +291,21 @@ TEST_F(HooksTest, OwnReplyRunsLocalReplyAndCompletionInsideTheCall) {
 TEST_F(HooksTest, WholeBodyIsBufferedThenReceivedInTheBodyHookAndBufferedElsewhere) {
   std::vector<std::string> bodies;
   std::vector<size_t> sizes;
-  const auto collect = [&](ScriptedFilter& filter, Within within) {
+  const auto collect = [&](ScriptedFilter& filter) {
     std::string whole;
-    for (const std::string_view chunk : filter.stream().wholeBody(Direction::Request, within)) {
+    for (const std::string_view chunk : filter.stream().wholeBody(Direction::Request)) {
       whole += chunk;
     }
     bodies.push_back(whole);
-    sizes.push_back(filter.stream().wholeBodySize(Direction::Request, within));
+    sizes.push_back(filter.stream().wholeBodySize(Direction::Request));
   };
   script().request_headers = [](ScriptedFilter&, bool) { return HeadersAction::StopIteration; };
   script().request_body = [&](ScriptedFilter& filter, bool) {
-    collect(filter, Within::BodyHook);
+    collect(filter);
     return BodyAction::StopIterationAndBuffer;
   };
   script().request_trailers = [&](ScriptedFilter& filter) {
-    collect(filter, Within::OtherHook);
+    collect(filter);
     return TrailersAction::StopIteration;
   };
   fake::Stream stream(config());
@@ -319,6 +318,29 @@ TEST_F(HooksTest, WholeBodyIsBufferedThenReceivedInTheBodyHookAndBufferedElsewhe
   stream.requestBody("", true);
   EXPECT_THAT(bodies, ::testing::ElementsAre("abc", "abcdefgh", "abcdefgh", "abcdefgh"));
   EXPECT_THAT(sizes, ::testing::ElementsAre(3, 8, 8, 8));
+}
+
+TEST_F(HooksTest, ReceivedChunkIsLookedAtOnlyInsideTheBodyHookOfItsDirection) {
+  size_t in_other_body_hook = 0;
+  size_t after_throw = 0;
+  script().response_body = [&](ScriptedFilter& filter, bool) {
+    in_other_body_hook = filter.stream().wholeBodySize(Direction::Request);
+    return BodyAction::Continue;
+  };
+  script().request_body = [&](ScriptedFilter&, bool) -> BodyAction { boom(); };
+  script().stream_complete = [&](ScriptedFilter& filter) {
+    after_throw = filter.stream().wholeBodySize(Direction::Request);
+  };
+  fake::Stream stream(config());
+  stream.requestHeaders(Post, false);
+  std::string& received = stream.bodies[static_cast<size_t>(envoy::BodyKind::ReceivedRequest)];
+  received = "not a chunk of this hook";
+  stream.responseBody("abc", false);
+  EXPECT_EQ(in_other_body_hook, 0u);
+  stream.requestBody("de", true);
+  received = "gone";
+  stream.complete();
+  EXPECT_EQ(after_throw, 0u);
 }
 
 TEST_F(HooksTest, ConfigEventsRunOnTheConfigAndSurviveThrowing) {

@@ -150,8 +150,8 @@ void ScriptedConfig::onSideReset(uint64_t id, envoy::SideStreamReset reason) {
 
 namespace idempotency::envoy {
 
-std::unique_ptr<FilterConfig> createFilterConfig(ConfigHandle handle, std::string_view,
-                                                 std::string_view) {
+std::unique_ptr<FilterFactory> createFilterFactory(ConfigHandle handle, std::string_view,
+                                                   std::string_view) {
   test::Script& script = test::script();
   if (script.create_config) {
     script.create_config(handle);

@@ -8,7 +8,7 @@
 
 #include "source/envoy/filter.h"
 
-// A module whose hooks a test writes as closures. Links createFilterConfig and createRouteConfig.
+// A module whose hooks a test writes as closures. Links createFilterFactory and createRouteConfig.
 namespace idempotency::test {
 
 class ScriptedFilter;
@@ -32,7 +32,7 @@ struct Script {
   int filters_alive = 0;
   int configs_alive = 0;
   int routes_alive = 0;
-  envoy::FilterConfig* config = nullptr;  // The newest one.
+  envoy::FilterFactory* config = nullptr;  // The newest one.
 };
 Script& script();
 
@@ -63,14 +63,14 @@ public:
   void onSideReset(uint64_t id, envoy::SideStreamReset reason) override;
 };
 
-class ScriptedConfig : public envoy::FilterConfig {
+class ScriptedConfig : public envoy::FilterFactory {
 public:
-  explicit ScriptedConfig(envoy::ConfigHandle handle) : FilterConfig(handle) {
+  explicit ScriptedConfig(envoy::ConfigHandle handle) : FilterFactory(handle) {
     ++script().configs_alive;
   }
   ~ScriptedConfig() override { --script().configs_alive; }
 
-  using FilterConfig::handle;
+  using FilterFactory::handle;
 
   std::unique_ptr<envoy::Filter> createFilter(envoy::Stream stream) override;
   void onCalloutDone(uint64_t id, envoy::CalloutResult result,

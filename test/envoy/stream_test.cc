@@ -199,9 +199,7 @@ TEST_F(StreamTest, AttributesAreAbsentOrOfTheirKind) {
     EXPECT_EQ(stream.text(Attribute::RequestPath), std::nullopt);
     EXPECT_EQ(stream.number(Attribute::UpstreamAttemptCount), std::nullopt);
     EXPECT_EQ(stream.flag(Attribute::ConnectionMtls), true);
-    EXPECT_TRUE(stream.hasResponseFlag(envoy::ResponseFlag::DownstreamGone));
-    EXPECT_TRUE(stream.hasResponseFlag(envoy::ResponseFlag::UpstreamConnectFailure));
-    EXPECT_FALSE(stream.hasResponseFlag(envoy::ResponseFlag::NoRoute));
+    EXPECT_EQ(stream.number(Attribute::ResponseFlags), 1u << 14 | 1u << 5);
     EXPECT_EQ(stream.clusterName(), "upstream");
     EXPECT_EQ(stream.workerIndex(), 0u);
   });
@@ -242,6 +240,30 @@ TEST_F(StreamTest, UntracedRequestTakesNoTag) {
   fakeStream().traced = false;
   inHook([](envoy::Stream stream) { stream.setSpanTag("outcome", "replayed"); });
   EXPECT_TRUE(fakeStream().span_tags.empty());
+}
+
+TEST_F(StreamTest, SpanTellsItsIds) {
+  fakeStream().trace_id = "trace";
+  fakeStream().span_id = "span";
+  inHook([](envoy::Stream stream) {
+    const auto ids = stream.spanIds();
+    ASSERT_TRUE(ids.has_value());
+    EXPECT_EQ(ids->trace, "trace");
+    EXPECT_EQ(ids->span, "span");
+  });
+}
+
+TEST_F(StreamTest, SpanWithoutIdsHasEmptyOnes) {
+  inHook([](envoy::Stream stream) {
+    const auto ids = stream.spanIds();
+    ASSERT_TRUE(ids.has_value());
+    EXPECT_EQ(ids->trace + ids->span, "");
+  });
+}
+
+TEST_F(StreamTest, UntracedRequestHasNoSpan) {
+  fakeStream().traced = false;
+  inHook([](envoy::Stream stream) { EXPECT_FALSE(stream.spanIds().has_value()); });
 }
 
 TEST_F(StreamTest, ClearingTheRouteCacheShowsTheNewRoute) {
@@ -289,7 +311,7 @@ TEST_F(StreamTest, SideStreamIsSentAndItsEventsArrive) {
                                   "filter trailers 1 t=2", "filter complete 1"));
 }
 
-TEST_F(StreamTest, ResettingASideStreamTellsInsideTheCall) {
+TEST_F(StreamTest, ResettingASideStreamReportsInsideTheCall) {
   std::vector<std::string> events;
   script().side = [&](const std::string& line) { events.push_back(line); };
   inHook([&](envoy::Stream stream) {

@@ -28,10 +28,10 @@ fake::Config& FilterRig::config() {
   if (config_ == nullptr) {
     config_ = std::make_unique<fake::Config>(
         "idempotency",
-        fmt::format(R"({{"store": {{"sqlite": {{"path": "/never/opened.db", "timeout": "30s"}}}},
+        fmt::format(R"({{"store": {{"sqlite": {{"path": "/never/opened.db", "timeout": "{}"}}}},
                        "tenant": {{"sources": [{{"header": "x-tenant-id"}}]}},
                        "maintenance": {{"enabled": false}}{}{}}})",
-                    filter_fields_.empty() ? "" : ", ", filter_fields_));
+                    store_timeout_, filter_fields_.empty() ? "" : ", ", filter_fields_));
     EXPECT_TRUE(config_->loaded());
   }
   return *config_;
@@ -112,16 +112,16 @@ void FilterRig::settleUntil(fake::Stream& stream, const std::function<bool()>& c
   }
 }
 
-std::optional<Record> FilterRig::record(const Identity& which) {
-  const LookUpResult result = database().lookUp(which);
-  const auto* found = std::get_if<Record>(&result);
+std::optional<store::Record> FilterRig::record(const protocol::Identity& which) {
+  const store::LookUpResult result = database().lookUp(which);
+  const auto* found = std::get_if<store::Record>(&result);
   return found == nullptr ? std::nullopt : std::optional(*found);
 }
 
-RecordState FilterRig::stateOf(const Identity& which) {
+protocol::RecordState FilterRig::stateOf(const protocol::Identity& which) {
   const auto found = record(which);
   EXPECT_TRUE(found.has_value()) << "no record";
-  return found.has_value() ? found->state : RecordState::Expired;
+  return found.has_value() ? found->state : protocol::RecordState::Expired;
 }
 
 std::string FilterRig::header(const fake::FieldList& headers, const std::string& name) {

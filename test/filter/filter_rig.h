@@ -22,6 +22,9 @@ protected:
   // A policy's fields besides enforcement and operation.
   void usePolicy(const std::string& fields);
 
+  // How long a request waits for the store; patient by default.
+  void useStoreTimeout(const std::string& duration) { store_timeout_ = duration; }
+
   fake::Config& config();
   const fake::Route& route();
   FakeStore& store() { return openedStore(); }
@@ -30,7 +33,7 @@ protected:
   // A request with a good key and tenant, with these headers in place of the usual ones; empty
   // takes one out.
   static fake::FieldList request(const fake::FieldList& changes = {});
-  static Identity identity() { return {"acme", "pay", KeyText}; }
+  static protocol::Identity identity() { return {"acme", "pay", KeyText}; }
 
   std::unique_ptr<fake::Stream> newStream();
   // A new stream with this request, its body whole, and the store's answer delivered.
@@ -48,13 +51,14 @@ protected:
   // Until the condition holds; the store goes on meanwhile. Fails the test after a long time.
   void settleUntil(fake::Stream& stream, const std::function<bool()>& condition);
 
-  std::optional<Record> record(const Identity& which = identity());
-  RecordState stateOf(const Identity& which = identity());
+  std::optional<store::Record> record(const protocol::Identity& which = identity());
+  protocol::RecordState stateOf(const protocol::Identity& which = identity());
 
   static std::string header(const fake::FieldList& headers, const std::string& name);
   static constexpr char KeyText[] = "0123456789abcdef";
 
 private:
+  std::string store_timeout_ = "30s";
   std::string filter_fields_;
   std::string policy_fields_;
   std::unique_ptr<fake::Config> config_;

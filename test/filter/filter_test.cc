@@ -10,7 +10,7 @@
 
 #include "test/support/fake_envoy.h"
 
-namespace idempotency {
+namespace idempotency::filter {
 namespace {
 
 using envoy::raw::Attribute;
@@ -244,7 +244,7 @@ TEST_P(BadFilterConfigTest, IsRefusedAndTheLogNamesTheField) {
 
 INSTANTIATE_TEST_SUITE_P(
     Rows, BadFilterConfigTest,
-    ::testing::Values(BadConfig{"NoJson", "{", "filter config refused"},
+    ::testing::Values(BadConfig{"NoJson", "{", "filter config rejected"},
                       BadConfig{"UnknownField", R"({"stroe": {}})", "stroe"},
                       BadConfig{"NoStore", R"({"tenant": {"sources": [{"fixed": ""}]}})", "store"},
                       BadConfig{"NoTenant", R"({"store": {"sqlite": {"path": "/x"}}})", "tenant"}),
@@ -262,4 +262,4 @@ TEST_F(FilterTest, BadRouteConfigIsRefusedAndTheLogNamesTheField) {
 }
 
 }  // namespace
-}  // namespace idempotency
+}  // namespace idempotency::filter

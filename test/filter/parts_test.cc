@@ -1,26 +1,29 @@
 // The small parts of the filter: rate, labels, hash, redirects, log limiter.
 #include <chrono>
+#include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "gtest/gtest.h"
 
-#include "source/filter/key_hash.h"
-#include "source/filter/key_rate.h"
-#include "source/filter/label_tally.h"
-#include "source/filter/log_limiter.h"
-#include "source/filter/redirects.h"
-#include "source/filter/tenant_labels.h"
+#include "source/filter/stats/label_tally.h"
+#include "source/filter/stats/tenant_labels.h"
+#include "source/filter/stats/unsettled_gauges.h"
+#include "source/protocol/key_hash.h"
+#include "source/runtime/key_rate.h"
+#include "source/runtime/log_limiter.h"
+#include "source/runtime/redirects.h"
 
-namespace idempotency {
+namespace idempotency::filter {
 namespace {
 
 using namespace std::chrono_literals;
 
-const Deadline Start{1000h};
+const store::Deadline Start{1000h};
 
 TEST(KeyRateTest, LetsThroughAsManyAsASecondHasAndThenOneByOne) {
-  KeyRate rate(10);
+  runtime::KeyRate rate(10);
   for (int i = 0; i < 10; ++i) {
     EXPECT_TRUE(rate.take("acme", Start)) << i;
   }
@@ -32,14 +35,14 @@ TEST(KeyRateTest, LetsThroughAsManyAsASecondHasAndThenOneByOne) {
 }
 
 TEST(KeyRateTest, TenantsDoNotShare) {
-  KeyRate rate(1);
+  runtime::KeyRate rate(1);
   EXPECT_TRUE(rate.take("a", Start));
   EXPECT_FALSE(rate.take("a", Start));
   EXPECT_TRUE(rate.take("b", Start));
 }
 
 TEST(KeyRateTest, TokenGivenBackCanBeUsedAgainButAddsNothing) {
-  KeyRate rate(1);
+  runtime::KeyRate rate(1);
   EXPECT_TRUE(rate.take("a", Start));
   rate.giveBack("a");
   rate.giveBack("a");
@@ -49,7 +52,7 @@ TEST(KeyRateTest, TokenGivenBackCanBeUsedAgainButAddsNothing) {
 }
 
 TEST(KeyRateTest, ManyTenantsAreForgottenButNotWhoIsOverHisRate) {
-  KeyRate rate(2);
+  runtime::KeyRate rate(2);
   EXPECT_TRUE(rate.take("busy", Start));
   EXPECT_TRUE(rate.take("busy", Start));
   for (int i = 0; i < 30'000; ++i) {
@@ -59,7 +62,7 @@ TEST(KeyRateTest, ManyTenantsAreForgottenButNotWhoIsOverHisRate) {
 }
 
 TEST(KeyRateTest, NoLimit) {
-  KeyRate rate(std::nullopt);
+  runtime::KeyRate rate(std::nullopt);
   for (int i = 0; i < 1000; ++i) {
     EXPECT_TRUE(rate.take("a", Start));
   }
@@ -125,33 +128,34 @@ TEST(LabelTallyTest, EachIntervalBeginsAnew) {
 }
 
 TEST(KeyHashTest, TellsIdentitiesApartAndShowsNoKey) {
-  const std::string hash = keyHash({"acme", "pay", "0123456789abcdef"});
+  const std::string hash = protocol::keyHash({"acme", "pay", "0123456789abcdef"});
   EXPECT_EQ(hash.size(), 16u);
-  EXPECT_EQ(hash, keyHash({"acme", "pay", "0123456789abcdef"}));
-  EXPECT_NE(hash, keyHash({"acme", "pay", "0123456789abcdeg"}));
-  EXPECT_NE(hash, keyHash({"acme2", "pay", "0123456789abcdef"}));
-  EXPECT_NE(hash, keyHash({"acme", "refund", "0123456789abcdef"}));
-  EXPECT_NE(keyHash({"ab", "c", "k"}), keyHash({"a", "bc", "k"}));
+  EXPECT_EQ(hash, protocol::keyHash({"acme", "pay", "0123456789abcdef"}));
+  EXPECT_NE(hash, protocol::keyHash({"acme", "pay", "0123456789abcdeg"}));
+  EXPECT_NE(hash, protocol::keyHash({"acme2", "pay", "0123456789abcdef"}));
+  EXPECT_NE(hash, protocol::keyHash({"acme", "refund", "0123456789abcdef"}));
+  EXPECT_NE(protocol::keyHash({"ab", "c", "k"}), protocol::keyHash({"a", "bc", "k"}));
   EXPECT_EQ(hash.find("0123456789"), std::string::npos);
 }
 
 TEST(KeyHashTest, IsTheHmacThatThePageNames) {
   // printf 0123456789abcdef | openssl mac -macopt key:4:acmepay -digest sha256 HMAC
   const std::string first = "5fd4114beeec6854";
-  EXPECT_EQ(keyHash({"acme", "pay", "0123456789abcdef"}), first);
-  EXPECT_EQ(keyHash({"acme", "pay", "0123456789abcdef"}), first) << "with the key that is set";
-  EXPECT_NE(keyHash({"other", "pay", "0123456789abcdef"}), first);
-  EXPECT_EQ(keyHash({"acme", "pay", "0123456789abcdef"}), first) << "after another key";
+  EXPECT_EQ(protocol::keyHash({"acme", "pay", "0123456789abcdef"}), first);
+  EXPECT_EQ(protocol::keyHash({"acme", "pay", "0123456789abcdef"}), first)
+      << "with the key that is set";
+  EXPECT_NE(protocol::keyHash({"other", "pay", "0123456789abcdef"}), first);
+  EXPECT_EQ(protocol::keyHash({"acme", "pay", "0123456789abcdef"}), first) << "after another key";
 }
 
-HeldClaim held(Attempt attempt) {
-  HeldClaim claim;
+runtime::HeldClaim held(protocol::Attempt attempt) {
+  runtime::HeldClaim claim;
   claim.ref = {{"acme", "pay", "key"}, attempt};
   return claim;
 }
 
 TEST(RedirectsTest, ClaimIsTakenOnceByItsAttempt) {
-  Redirects redirects([](const HeldClaim&) { FAIL() << "nothing is lost"; });
+  runtime::Redirects redirects([](const runtime::HeldClaim&) { FAIL() << "nothing is lost"; });
   EXPECT_TRUE(redirects.empty());
   redirects.give(held(7), Start);
   EXPECT_FALSE(redirects.empty());
@@ -163,18 +167,19 @@ TEST(RedirectsTest, ClaimIsTakenOnceByItsAttempt) {
 }
 
 TEST(RedirectsTest, ClaimThatNobodyTakesIsLost) {
-  std::vector<Attempt> lost;
-  Redirects redirects([&](const HeldClaim& claim) { lost.push_back(claim.ref.attempt); });
+  std::vector<protocol::Attempt> lost;
+  runtime::Redirects redirects(
+      [&](const runtime::HeldClaim& claim) { lost.push_back(claim.ref.attempt); });
   redirects.give(held(7), Start);
   EXPECT_EQ(redirects.onTime(Start), Start + 5s);
   EXPECT_TRUE(lost.empty());
-  EXPECT_EQ(redirects.onTime(Start + 5s), Deadline::max());
-  EXPECT_EQ(lost, std::vector<Attempt>{7});
+  EXPECT_EQ(redirects.onTime(Start + 5s), store::Deadline::max());
+  EXPECT_EQ(lost, std::vector<protocol::Attempt>{7});
   EXPECT_FALSE(redirects.take(7).has_value());
 }
 
 TEST(LogLimiterTest, OneLineForEachInterval) {
-  LogLimiter limiter(10s);
+  runtime::LogLimiter limiter(10s);
   EXPECT_EQ(limiter.admit(Start), 0u);
   EXPECT_EQ(limiter.admit(Start + 1s), std::nullopt);
   EXPECT_EQ(limiter.admit(Start + 9s), std::nullopt);
@@ -182,5 +187,55 @@ TEST(LogLimiterTest, OneLineForEachInterval) {
   EXPECT_EQ(limiter.admit(Start + 20s), 0u);
 }
 
+TEST(LogLimiterTest, DroppedLinesAreMentionedIfThereAreAny) {
+  EXPECT_EQ(runtime::droppedLines(0), "");
+  EXPECT_EQ(runtime::droppedLines(31), " (31 more since the last line)");
+}
+
+// --- Unsettled records --------------------------------------------------------------------------
+
+std::map<std::string, UnsettledGauges::Row> shown(UnsettledGauges& gauges) {
+  std::map<std::string, UnsettledGauges::Row> rows;
+  gauges.show(
+      [&](std::string_view label, const UnsettledGauges::Row& sum) { rows.emplace(label, sum); });
+  return rows;
+}
+
+UnsettledGauges::Row unsettled(std::string operation, uint64_t records, uint64_t oldest,
+                               uint64_t dead_letters) {
+  return {.operation = std::move(operation),
+          .records = records,
+          .oldest_seconds = oldest,
+          .dead_letters = dead_letters};
+}
+
+TEST(UnsettledGaugesTest, BackendsOfAProcessAreAddedUp) {
+  UnsettledGauges gauges;
+  const int one = 1;
+  const int two = 2;
+  gauges.set(&one, {unsettled("pay", 2, 30, 1), unsettled("", 1, 5, 0)});
+  gauges.set(&two, {unsettled("pay", 3, 20, 1)});
+  EXPECT_EQ(shown(gauges)["pay"].records, 5U);
+  EXPECT_EQ(shown(gauges)["pay"].oldest_seconds, 30U);
+  EXPECT_EQ(shown(gauges)["pay"].dead_letters, 2U);
+  EXPECT_EQ(shown(gauges)["none"].records, 1U);
+  gauges.set(&one, {});
+  EXPECT_EQ(shown(gauges)["pay"].records, 3U);
+  EXPECT_EQ(shown(gauges)["none"].records, 0U) << "what was shown once is shown as 0";
+}
+
+TEST(UnsettledGaugesTest, LabelsAreLimited) {
+  UnsettledGauges gauges;
+  const int owner = 0;
+  std::vector<UnsettledGauges::Row> rows;
+  for (size_t i = 0; i < UnsettledGauges::MostNames + 5; ++i) {
+    rows.push_back(unsettled("operation " + std::to_string(i), 1, 1, 0));
+  }
+  gauges.set(&owner, rows);
+  EXPECT_EQ(shown(gauges).size(), UnsettledGauges::MostNames + 1);
+  EXPECT_EQ(shown(gauges)["other"].records, 5U);
+  EXPECT_EQ(shown(gauges)["operation 0"].records, 1U);
+}
+
 }  // namespace
-}  // namespace idempotency
+}  // namespace idempotency::filter

@@ -2,10 +2,9 @@
 
 #include <stdexcept>
 
-#include "source/filter/open_store.h"
+#include "source/store/open/open_store.h"
 
-namespace idempotency {
-namespace test {
+namespace idempotency::test {
 namespace {
 
 struct Stores {
@@ -53,13 +52,15 @@ int storesOpened() {
   return stores().opened;
 }
 
-}  // namespace test
+}  // namespace idempotency::test
 
-absl::StatusOr<OpenedStore> openStore(const StoreSettings& /*settings*/,
-                                      const LimitSettings& /*limits*/) {
+namespace idempotency::store {
+
+absl::StatusOr<OpenedStore> openStore(const protocol::StoreSettings& /*settings*/,
+                                      const protocol::LimitSettings& /*limits*/) {
   auto store = std::make_unique<test::TrackedStore>();
   MaintenanceStore* const maintenance = store.get();
   return OpenedStore{std::move(store), maintenance};
 }
 
-}  // namespace idempotency
+}  // namespace idempotency::store

@@ -14,7 +14,7 @@
 #include "test/fingerprint/canonicalize.h"
 #include "test/support/vectors.h"
 
-namespace idempotency {
+namespace idempotency::fingerprint {
 namespace {
 
 struct Case {
@@ -94,7 +94,7 @@ INSTANTIATE_TEST_SUITE_P(
 
 class RejectedJsonTest : public testing::TestWithParam<Case> {};
 
-TEST_P(RejectedJsonTest, TellsWhy) {
+TEST_P(RejectedJsonTest, ReportsTheReason) {
   EXPECT_EQ(canonicalize(GetParam().text), "rejected: " + GetParam().want);
 }
 
@@ -456,4 +456,4 @@ INSTANTIATE_TEST_SUITE_P(
     pointerNameOf);
 
 }  // namespace
-}  // namespace idempotency
+}  // namespace idempotency::fingerprint

@@ -5,7 +5,7 @@
 
 #include "source/fingerprint/canonical_json.h"
 
-namespace idempotency {
+namespace idempotency::fingerprint {
 
 // Keeps all bytes.
 class StringSink : public ByteSink {
@@ -34,4 +34,4 @@ inline std::string canonicalize(std::string_view text, NumberRule rule = NumberR
   return written(json, json.whole());
 }
 
-}  // namespace idempotency
+}  // namespace idempotency::fingerprint

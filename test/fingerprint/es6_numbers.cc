@@ -12,7 +12,7 @@
 #include "source/fingerprint/number.h"
 #include "source/fingerprint/sha256.h"
 
-namespace idempotency {
+namespace idempotency::fingerprint {
 namespace {
 
 // Multiples of a third, from large to small: the sequence has them with both signs, negative first.
@@ -122,4 +122,4 @@ Es6Lines es6Lines(size_t count) {
   return result;
 }
 
-}  // namespace idempotency
+}  // namespace idempotency::fingerprint

@@ -3,7 +3,7 @@
 #include <cstddef>
 #include <string>
 
-namespace idempotency {
+namespace idempotency::fingerprint {
 
 // The published test sequence for numbers of RFC 8785, made from its definition (cyberphone/
 // json-canonicalization, testdata/README.md): edge cases, then 2,000 doubles in a row, then random
@@ -19,4 +19,4 @@ struct Es6Lines {
 };
 Es6Lines es6Lines(size_t count);
 
-}  // namespace idempotency
+}  // namespace idempotency::fingerprint

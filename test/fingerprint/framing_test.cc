@@ -11,7 +11,7 @@
 
 #include <gtest/gtest.h>
 
-namespace idempotency {
+namespace idempotency::fingerprint {
 namespace {
 
 using Part = std::pair<PartKind, std::string>;
@@ -152,4 +152,4 @@ TEST(FramingTest, WhereBytesAreCutDoesNotMatter) {
 }
 
 }  // namespace
-}  // namespace idempotency
+}  // namespace idempotency::fingerprint

@@ -4,7 +4,7 @@
 #include <functional>
 #include <string_view>
 
-namespace idempotency {
+namespace idempotency::fingerprint {
 namespace {
 
 // Head, then as many numbered pieces with commas between as fit, then tail.
@@ -106,4 +106,4 @@ std::vector<HostileBody> hostileBodies(size_t size) {
   };
 }
 
-}  // namespace idempotency
+}  // namespace idempotency::fingerprint

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-namespace idempotency {
+namespace idempotency::fingerprint {
 
 // A body made to be hard for a reader: much to index, to compare, to move, to expand or to nest.
 struct HostileBody {
@@ -20,4 +20,4 @@ inline void PrintTo(const HostileBody& body, std::ostream* out) {
 // One of each kind, up to `size` bytes long and not much shorter.
 std::vector<HostileBody> hostileBodies(size_t size);
 
-}  // namespace idempotency
+}  // namespace idempotency::fingerprint

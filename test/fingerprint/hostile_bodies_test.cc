@@ -11,7 +11,7 @@
 #include "source/fingerprint/fingerprint.h"
 #include "test/support/allocation_counter.h"
 
-namespace idempotency {
+namespace idempotency::fingerprint {
 namespace {
 
 JsonPointerSet somePointers() {
@@ -119,4 +119,4 @@ TEST(HostileBodiesTest, AreReadOrRejectedForAReason) {
 }
 
 }  // namespace
-}  // namespace idempotency
+}  // namespace idempotency::fingerprint

@@ -6,7 +6,7 @@
 
 #include "test/fingerprint/canonicalize.h"
 
-namespace idempotency {
+namespace idempotency::fingerprint {
 namespace {
 
 TEST(JsonEscapeTest, ControlsHaveTheirShortestForm) {
@@ -26,4 +26,4 @@ TEST(JsonEscapeTest, WhatIsWrittenIsCanonical) {
 }
 
 }  // namespace
-}  // namespace idempotency
+}  // namespace idempotency::fingerprint

@@ -12,7 +12,7 @@
 #include "source/fingerprint/number.h"
 #include "test/fingerprint/canonicalize.h"
 
-namespace idempotency {
+namespace idempotency::fingerprint {
 namespace {
 
 using simdjson::dom::element_type;
@@ -223,4 +223,4 @@ std::string disagreement(std::string_view text) {
   return "unknown answer";
 }
 
-}  // namespace idempotency
+}  // namespace idempotency::fingerprint

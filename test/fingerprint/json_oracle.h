@@ -4,7 +4,7 @@
 #include <string>
 #include <string_view>
 
-namespace idempotency {
+namespace idempotency::fingerprint {
 
 // What a second JSON reader, simdjson, says of a text, made canonical by the plainest code there
 // is.
@@ -29,4 +29,4 @@ std::optional<std::string> askOracleAt(std::string_view text, std::string_view p
 // zeros).
 std::string disagreement(std::string_view text);
 
-}  // namespace idempotency
+}  // namespace idempotency::fingerprint

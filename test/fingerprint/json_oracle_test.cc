@@ -8,7 +8,7 @@
 #include "test/fingerprint/hostile_bodies.h"
 #include "test/fingerprint/random_json.h"
 
-namespace idempotency {
+namespace idempotency::fingerprint {
 namespace {
 
 constexpr uint32_t Seed = 8259;
@@ -62,4 +62,4 @@ TEST(JsonOracleTest, OracleSeesDuplicatesDepthAndNumbers) {
 }
 
 }  // namespace
-}  // namespace idempotency
+}  // namespace idempotency::fingerprint

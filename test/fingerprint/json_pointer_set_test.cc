@@ -7,7 +7,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-namespace idempotency {
+namespace idempotency::fingerprint {
 namespace {
 
 using testing::ElementsAre;
@@ -109,4 +109,4 @@ TEST(JsonPointerSetTest, ManyPointersAreFoundOneByOne) {
 }
 
 }  // namespace
-}  // namespace idempotency
+}  // namespace idempotency::fingerprint

@@ -7,7 +7,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-namespace idempotency {
+namespace idempotency::fingerprint {
 namespace {
 
 using testing::ElementsAre;
@@ -63,4 +63,4 @@ TEST(JsonPointerTest, PointersReachAsDeepAsBodiesAreRead) {
 }
 
 }  // namespace
-}  // namespace idempotency
+}  // namespace idempotency::fingerprint

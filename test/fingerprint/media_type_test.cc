@@ -6,7 +6,7 @@
 
 #include <gtest/gtest.h>
 
-namespace idempotency {
+namespace idempotency::fingerprint {
 namespace {
 
 std::string normal(std::string_view content_type) {
@@ -85,4 +85,4 @@ TEST(MediaTypeTokenTest, ZeroByteIsNoTokenCharacter) {
 }
 
 }  // namespace
-}  // namespace idempotency
+}  // namespace idempotency::fingerprint

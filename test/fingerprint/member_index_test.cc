@@ -9,7 +9,7 @@
 
 #include "test/fingerprint/canonicalize.h"
 
-namespace idempotency {
+namespace idempotency::fingerprint {
 namespace {
 
 using testing::ElementsAre;
@@ -182,4 +182,4 @@ TEST(MemberIndexTest, BrokenTextsFindRoom) {
 }
 
 }  // namespace
-}  // namespace idempotency
+}  // namespace idempotency::fingerprint

@@ -11,7 +11,7 @@
 #include "source/fingerprint/json_escape.h"
 #include "source/fingerprint/utf8.h"
 
-namespace idempotency {
+namespace idempotency::fingerprint {
 namespace {
 
 // The definition: names as UTF-16.
@@ -190,4 +190,4 @@ TEST_F(SortTest, FlagsStayWithTheirMembers) {
 }
 
 }  // namespace
-}  // namespace idempotency
+}  // namespace idempotency::fingerprint

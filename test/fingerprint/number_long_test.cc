@@ -2,7 +2,7 @@
 
 #include "test/fingerprint/es6_numbers.h"
 
-namespace idempotency {
+namespace idempotency::fingerprint {
 namespace {
 
 TEST(NumberLongTest, PublishedSequenceGivesPublishedHash) {
@@ -20,4 +20,4 @@ TEST(NumberLongTest, PublishedSequenceGivesPublishedHashFurtherOn) {
 }
 
 }  // namespace
-}  // namespace idempotency
+}  // namespace idempotency::fingerprint

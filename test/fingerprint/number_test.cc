@@ -15,7 +15,7 @@
 
 #include "test/fingerprint/es6_numbers.h"
 
-namespace idempotency {
+namespace idempotency::fingerprint {
 namespace {
 
 std::string canonical(std::string_view text, NumberRule rule = NumberRule::Exact) {
@@ -200,4 +200,4 @@ TEST(NumberTest, PublishedSequenceGivesPublishedHash) {
 }
 
 }  // namespace
-}  // namespace idempotency
+}  // namespace idempotency::fingerprint

@@ -9,7 +9,7 @@
 
 #include <gtest/gtest.h>
 
-namespace idempotency {
+namespace idempotency::fingerprint {
 namespace {
 
 std::string sorted(std::string_view query) {
@@ -100,5 +100,59 @@ TEST(SortedQueryPropertyTest, EqualOnlyIfEachNameHasTheSameParametersInTheSameOr
   }
 }
 
+// --- Version 2
+
+NormalQuery normal(std::string_view query, std::string& scratch,
+                   QueryOrder order = QueryOrder::Sorted) {
+  return normalQuery(query, order, scratch);
+}
+
+class NormalQueryTest : public testing::TestWithParam<Case> {};
+
+TEST_P(NormalQueryTest, IsSortedWhereTheOrderMeansNothing) {
+  std::string scratch;
+  EXPECT_EQ(normal(GetParam().query, scratch).text, GetParam().want);
+  EXPECT_FALSE(normal(GetParam().query, scratch).as_sent);
+  EXPECT_EQ(normal(GetParam().want, scratch).text, GetParam().want);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    , NormalQueryTest,
+    testing::Values(Case{"Empty", "", ""}, Case{"Sorted", "a=1&b=2", "a=1&b=2"},
+                    Case{"Unsorted", "b=2&a=1", "a=1&b=2"},
+                    Case{"OneNameKeepsItsOrder", "b=0&a=2&a=1", "a=2&a=1&b=0"},
+                    Case{"NameWithoutValue", "b&a=1&b=&b", "a=1&b&b=&b"},
+                    Case{"EmptyParametersStay", "b&&a&", "&&a&b"},
+                    Case{"NamesInOtherCaseKeepTheirOrder", "b=0&a=1&A=2", "a=1&A=2&b=0"},
+                    Case{"NamesInOtherCaseKeepThisOrder", "b=0&A=2&a=1", "A=2&a=1&b=0"},
+                    Case{"DotAndUnderscoreKeepTheirOrder", "x_y=1&x.y=2&a", "a&x_y=1&x.y=2"},
+                    Case{"DotAndUnderscoreKeepThisOrder", "x.y=2&x_y=1&a", "a&x.y=2&x_y=1"},
+                    Case{"BracketInAValue", "b=[1]&a=1", "a=1&b=[1]"},
+                    Case{"PercentInAValue", "b=%5B1%5D&a=1+2", "a=1+2&b=%5B1%5D"},
+                    Case{"EqualsSignInAValue", "b=c=[&a=1", "a=1&b=c=["},
+                    Case{"HighOctetsComeLast", "\xff=1&z=2", "z=2&\xff=1"}),
+    [](const auto& info) { return info.param.name; });
+
+class OrderedQueryTest : public testing::TestWithParam<std::string> {};
+
+TEST_P(OrderedQueryTest, StaysAsSent) {
+  std::string scratch;
+  EXPECT_EQ(normal(GetParam(), scratch).text, GetParam());
+  EXPECT_TRUE(normal(GetParam(), scratch).as_sent);
+}
+
+INSTANTIATE_TEST_SUITE_P(, OrderedQueryTest,
+                         testing::Values("i[][n]=x&i[][q]=1&i[][n]=y", "z[]&a=1", "b]=1&a=2",
+                                         "z%5Ba%5D=1&a=1", "z%5b=1&a=1", "z%5d=1&a=1",
+                                         "b=1&a=1&%61=2", "b=1&%61=2&a=1", "b+c=1&a=2", "b=1;a=2",
+                                         "b=1&a=2;c", "b;a", "z=1&b[&a"));
+
+TEST(QueryOrderTest, StaysAsSentByChoice) {
+  std::string scratch;
+  const NormalQuery query = normal("b=2&a=1", scratch, QueryOrder::AsSent);
+  EXPECT_EQ(query.text, "b=2&a=1");
+  EXPECT_TRUE(query.as_sent);
+}
+
 }  // namespace
-}  // namespace idempotency
+}  // namespace idempotency::fingerprint

@@ -5,7 +5,7 @@
 #include <string_view>
 #include <utility>
 
-namespace idempotency {
+namespace idempotency::fingerprint {
 
 std::string RandomJson::text() {
   out_.clear();
@@ -180,4 +180,4 @@ void RandomJson::digits(size_t longest) {
   }
 }
 
-}  // namespace idempotency
+}  // namespace idempotency::fingerprint

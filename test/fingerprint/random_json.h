@@ -4,7 +4,7 @@
 #include <random>
 #include <string>
 
-namespace idempotency {
+namespace idempotency::fingerprint {
 
 // Makes JSON texts of all shapes: any nesting, names that clash or nearly do, numbers and strings
 // in all spellings, space everywhere.
@@ -36,4 +36,4 @@ private:
   std::string out_;
 };
 
-}  // namespace idempotency
+}  // namespace idempotency::fingerprint

@@ -7,7 +7,7 @@
 
 #include <gtest/gtest.h>
 
-namespace idempotency {
+namespace idempotency::fingerprint {
 namespace {
 
 std::string hex(const Sha256Digest& digest) {
@@ -78,4 +78,4 @@ TEST(Sha256Test, ThreadsHaveTheirOwn) {
 }
 
 }  // namespace
-}  // namespace idempotency
+}  // namespace idempotency::fingerprint

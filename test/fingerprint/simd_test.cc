@@ -5,7 +5,7 @@
 
 #include <gtest/gtest.h>
 
-namespace idempotency {
+namespace idempotency::fingerprint {
 namespace {
 
 // Every byte in every place, among others that are `around`.
@@ -73,4 +73,4 @@ TEST(CopyWideTest, TextMayMoveDownOverItself) {
 }
 
 }  // namespace
-}  // namespace idempotency
+}  // namespace idempotency::fingerprint

@@ -7,7 +7,7 @@
 
 #include <gtest/gtest.h>
 
-namespace idempotency {
+namespace idempotency::fingerprint {
 namespace {
 
 class TextRewriterTest : public testing::Test {
@@ -130,4 +130,4 @@ TEST_F(TextRewriterTest, RandomChangesGiveWhatTheyShould) {
 }
 
 }  // namespace
-}  // namespace idempotency
+}  // namespace idempotency::fingerprint

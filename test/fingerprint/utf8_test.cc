@@ -5,7 +5,7 @@
 
 #include <gtest/gtest.h>
 
-namespace idempotency {
+namespace idempotency::fingerprint {
 namespace {
 
 bool isSurrogate(uint32_t code_point) {
@@ -63,4 +63,4 @@ TEST(Utf8Test, TextsAreCheckedToTheirEnds) {
 }
 
 }  // namespace
-}  // namespace idempotency
+}  // namespace idempotency::fingerprint

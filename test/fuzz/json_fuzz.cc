@@ -14,7 +14,7 @@ namespace idempotency {
 namespace {
 
 void checkAgainstOracle(std::string_view text) {
-  const std::string problem = disagreement(text);
+  const std::string problem = fingerprint::disagreement(text);
   if (!problem.empty()) {
     std::fprintf(stderr, "%s\n", problem.c_str());
   }
@@ -22,37 +22,42 @@ void checkAgainstOracle(std::string_view text) {
 }
 
 // The canonical form is its own, and its size is known before it is written.
-void checkCanonical(const CanonicalJson& json) {
-  const std::string canonical = written(json, json.whole());
+void checkCanonical(const fingerprint::CanonicalJson& json) {
+  const std::string canonical = fingerprint::written(json, json.whole());
   FUZZ_CHECK(canonical.size() == json.size(json.whole()));
   const std::string_view view = canonical;
-  CanonicalJson again;
-  FUZZ_CHECK(again.read({&view, 1}) == JsonRejection::None);
-  FUZZ_CHECK(written(again, again.whole()) == canonical);
+  fingerprint::CanonicalJson again;
+  FUZZ_CHECK(again.read({&view, 1}) == fingerprint::JsonRejection::None);
+  FUZZ_CHECK(fingerprint::written(again, again.whole()) == canonical);
 }
 
 // Plain RFC 8785 rejects less, and gives the same where nothing is rounded.
-void checkRounded(std::string_view text, const CanonicalJson& json, JsonRejection rejection) {
-  CanonicalJson rounded(NumberRule::Rounded);
-  const JsonRejection other = rounded.read({&text, 1});
-  if (rejection == JsonRejection::None) {
-    FUZZ_CHECK(other == JsonRejection::None);
-    FUZZ_CHECK(written(json, json.whole()) == written(rounded, rounded.whole()));
+void checkRounded(std::string_view text, const fingerprint::CanonicalJson& json,
+                  fingerprint::JsonRejection rejection) {
+  fingerprint::CanonicalJson rounded(fingerprint::NumberRule::Rounded);
+  const fingerprint::JsonRejection other = rounded.read({&text, 1});
+  if (rejection == fingerprint::JsonRejection::None) {
+    FUZZ_CHECK(other == fingerprint::JsonRejection::None);
+    FUZZ_CHECK(fingerprint::written(json, json.whole()) ==
+               fingerprint::written(rounded, rounded.whole()));
   }
-  if (other == JsonRejection::None) {
-    FUZZ_CHECK(rejection == JsonRejection::None || rejection == JsonRejection::InexactNumber);
+  if (other == fingerprint::JsonRejection::None) {
+    FUZZ_CHECK(rejection == fingerprint::JsonRejection::None ||
+               rejection == fingerprint::JsonRejection::InexactNumber);
     checkCanonical(rounded);
   }
 }
 
 // Where slices are cut does not matter.
-void checkSlices(std::string_view text, const CanonicalJson& json, JsonRejection rejection) {
+void checkSlices(std::string_view text, const fingerprint::CanonicalJson& json,
+                 fingerprint::JsonRejection rejection) {
   const size_t cut = text.size() / 3;
   const std::vector<std::string_view> body = {text.substr(0, cut), "", text.substr(cut)};
-  CanonicalJson sliced;
+  fingerprint::CanonicalJson sliced;
   FUZZ_CHECK(sliced.read(body) == rejection);
-  if (rejection == JsonRejection::None) {
-    FUZZ_CHECK(written(sliced, sliced.whole()) == written(json, json.whole()));
+  if (rejection == fingerprint::JsonRejection::None) {
+    FUZZ_CHECK(fingerprint::written(sliced, sliced.whole()) ==
+               fingerprint::written(json, json.whole()));
   }
 }
 
@@ -62,10 +67,10 @@ void checkSlices(std::string_view text, const CanonicalJson& json, JsonRejection
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace idempotency;
   const std::string_view text = fuzzText(data, size);
-  CanonicalJson json;
-  const JsonRejection rejection = json.read({&text, 1});
-  FUZZ_CHECK(rejection != JsonRejection::TooLarge);
-  if (rejection == JsonRejection::None) {
+  fingerprint::CanonicalJson json;
+  const fingerprint::JsonRejection rejection = json.read({&text, 1});
+  FUZZ_CHECK(rejection != fingerprint::JsonRejection::TooLarge);
+  if (rejection == fingerprint::JsonRejection::None) {
     checkCanonical(json);
   }
   checkRounded(text, json, rejection);

@@ -10,10 +10,10 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace idempotency;
   const std::string text(fuzzText(data, size));
   std::string scratch;
-  const std::string normal(normalMediaType(text, scratch));
+  const std::string normal(fingerprint::normalMediaType(text, scratch));
   FUZZ_CHECK(normal.size() <= text.size());
-  FUZZ_CHECK(normalMediaType(normal, scratch) == normal);
-  FUZZ_CHECK(isJsonMediaType(normal) == isJsonMediaType(text));
-  FUZZ_CHECK(normalMediaType(" " + text + "\t", scratch) == normal);
+  FUZZ_CHECK(fingerprint::normalMediaType(normal, scratch) == normal);
+  FUZZ_CHECK(fingerprint::isJsonMediaType(normal) == fingerprint::isJsonMediaType(text));
+  FUZZ_CHECK(fingerprint::normalMediaType(" " + text + "\t", scratch) == normal);
   return 0;
 }

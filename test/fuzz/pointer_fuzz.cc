@@ -19,7 +19,7 @@ namespace idempotency {
 namespace {
 
 // Tokens written again give the text.
-void checkPointer(const JsonPointer& pointer) {
+void checkPointer(const fingerprint::JsonPointer& pointer) {
   std::string text;
   for (const std::string& token : pointer.tokens()) {
     text += '/';
@@ -31,8 +31,8 @@ void checkPointer(const JsonPointer& pointer) {
 }
 
 // Cuts the pointers off the input.
-JsonPointerSet takePointers(std::string_view& input) {
-  std::vector<JsonPointer> pointers;
+fingerprint::JsonPointerSet takePointers(std::string_view& input) {
+  std::vector<fingerprint::JsonPointer> pointers;
   while (!input.empty()) {
     const size_t end = input.find('\n');
     const std::string_view line = input.substr(0, end);
@@ -40,50 +40,52 @@ JsonPointerSet takePointers(std::string_view& input) {
     if (line.empty()) {
       break;
     }
-    const absl::StatusOr<JsonPointer> pointer = JsonPointer::parse(line == "." ? "" : line);
+    const absl::StatusOr<fingerprint::JsonPointer> pointer =
+        fingerprint::JsonPointer::parse(line == "." ? "" : line);
     if (pointer.ok()) {
       checkPointer(*pointer);
       pointers.push_back(*pointer);
     }
   }
-  return JsonPointerSet(pointers);
+  return fingerprint::JsonPointerSet(pointers);
 }
 
-void checkSelected(std::string_view body, const JsonPointerSet& pointers,
-                   const CanonicalJson& plain) {
-  CanonicalJson json;
-  FUZZ_CHECK(json.readSelecting({&body, 1}, pointers) == JsonRejection::None);
-  FUZZ_CHECK(written(json, json.whole()) == written(plain, plain.whole()));
-  const bool oracle_accepts = askOracle(body).accepted;
+void checkSelected(std::string_view body, const fingerprint::JsonPointerSet& pointers,
+                   const fingerprint::CanonicalJson& plain) {
+  fingerprint::CanonicalJson json;
+  FUZZ_CHECK(json.readSelecting({&body, 1}, pointers) == fingerprint::JsonRejection::None);
+  FUZZ_CHECK(fingerprint::written(json, json.whole()) ==
+             fingerprint::written(plain, plain.whole()));
+  const bool oracle_accepts = fingerprint::askOracle(body).accepted;
   size_t place = 0;
-  for (const JsonPointer& pointer : pointers) {
-    const std::optional<JsonSpan> value = json.selected(place++);
+  for (const fingerprint::JsonPointer& pointer : pointers) {
+    const std::optional<fingerprint::JsonSpan> value = json.selected(place++);
     std::optional<std::string> found;
     if (value.has_value()) {
-      found = written(json, *value);
+      found = fingerprint::written(json, *value);
       FUZZ_CHECK(found->size() == json.size(*value));
     }
     if (oracle_accepts) {
-      FUZZ_CHECK(found == askOracleAt(body, pointer.text()));
+      FUZZ_CHECK(found == fingerprint::askOracleAt(body, pointer.text()));
     }
   }
 }
 
-void checkExcluded(std::string_view body, const JsonPointerSet& pointers) {
-  CanonicalJson json;
-  FUZZ_CHECK(json.readExcluding({&body, 1}, pointers) == JsonRejection::None);
-  const std::string left = written(json, json.whole());
+void checkExcluded(std::string_view body, const fingerprint::JsonPointerSet& pointers) {
+  fingerprint::CanonicalJson json;
+  FUZZ_CHECK(json.readExcluding({&body, 1}, pointers) == fingerprint::JsonRejection::None);
+  const std::string left = fingerprint::written(json, json.whole());
   FUZZ_CHECK(left.size() == json.size(json.whole()));
-  if (pointers.root()->pointer() != JsonPointerSet::Node::NoPointer) {
+  if (pointers.root()->pointer() != fingerprint::JsonPointerSet::Node::NoPointer) {
     FUZZ_CHECK(left.empty());
     return;
   }
-  FUZZ_CHECK(canonicalize(left) == left);
+  FUZZ_CHECK(fingerprint::canonicalize(left) == left);
   // Members that were left out are not there any more; elements that follow others move up.
-  for (const JsonPointer& pointer : pointers) {
+  for (const fingerprint::JsonPointer& pointer : pointers) {
     const bool may_move = pointer.text().find_first_of("0123456789") != std::string::npos;
-    FUZZ_CHECK(may_move || !askOracle(left).accepted ||
-               !askOracleAt(left, pointer.text()).has_value());
+    FUZZ_CHECK(may_move || !fingerprint::askOracle(left).accepted ||
+               !fingerprint::askOracleAt(left, pointer.text()).has_value());
   }
 }
 
@@ -93,18 +95,18 @@ void checkExcluded(std::string_view body, const JsonPointerSet& pointers) {
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace idempotency;
   std::string_view body = fuzzText(data, size);
-  const JsonPointerSet pointers = takePointers(body);
-  CanonicalJson plain;
-  const JsonRejection rejection = plain.read({&body, 1});
-  if (rejection == JsonRejection::None) {
+  const fingerprint::JsonPointerSet pointers = takePointers(body);
+  fingerprint::CanonicalJson plain;
+  const fingerprint::JsonRejection rejection = plain.read({&body, 1});
+  if (rejection == fingerprint::JsonRejection::None) {
     checkSelected(body, pointers, plain);
     checkExcluded(body, pointers);
     return 0;
   }
   // What is JSON does not depend on the pointers.
-  CanonicalJson selecting;
+  fingerprint::CanonicalJson selecting;
   FUZZ_CHECK(selecting.readSelecting({&body, 1}, pointers) == rejection);
-  CanonicalJson excluding;
+  fingerprint::CanonicalJson excluding;
   FUZZ_CHECK(excluding.readExcluding({&body, 1}, pointers) == rejection);
   return 0;
 }

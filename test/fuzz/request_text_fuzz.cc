@@ -12,7 +12,7 @@
 namespace idempotency {
 namespace {
 
-std::string write(const RequestText& request) {
+std::string write(const cli::RequestText& request) {
   std::string text = fmt::format("{} {} HTTP/1.1\r\n", request.method, request.path);
   for (const auto& [name, value] : request.headers) {
     text += fmt::format("{}: {}\r\n", name, value);
@@ -21,17 +21,18 @@ std::string write(const RequestText& request) {
 }
 
 // A request survives being written and read again.
-void checkAccepted(std::string_view text, const RequestText& request) {
+void checkAccepted(std::string_view text, const cli::RequestText& request) {
   FUZZ_CHECK(text.ends_with(request.body));
-  const auto again = parseRequestText(write(request));
+  const auto again = cli::parseRequestText(write(request));
   FUZZ_CHECK(again.ok());
   FUZZ_CHECK(again->method == request.method && again->path == request.path);
   FUZZ_CHECK(again->headers == request.headers && again->body == request.body);
-  const auto type = contentType(request);
-  const auto types =
-      std::count_if(request.headers.begin(), request.headers.end(),
-                    [](const auto& header) { return header.first == "content-type"; });
-  FUZZ_CHECK(type.ok() == (types < 2));
+  const auto lines = [&request](std::string_view name) {
+    return std::count_if(request.headers.begin(), request.headers.end(),
+                         [name](const auto& header) { return header.first == name; });
+  };
+  FUZZ_CHECK(cli::contentType(request).ok() == (lines("content-type") < 2));
+  FUZZ_CHECK(cli::authority(request).ok() == (lines("host") < 2));
 }
 
 }  // namespace
@@ -40,14 +41,14 @@ void checkAccepted(std::string_view text, const RequestText& request) {
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace idempotency;
   const std::string_view text = fuzzText(data, size);
-  const auto request = parseRequestText(text);
+  const auto request = cli::parseRequestText(text);
   if (request.ok()) {
     checkAccepted(text, *request);
   } else {
     // The message goes to a terminal.
-    FUZZ_CHECK(isPrintable(std::string(request.status().message())));
+    FUZZ_CHECK(cli::isPrintable(std::string(request.status().message())));
   }
-  FUZZ_CHECK(isPrintable(escaped(text)) && isPrintable(printable(text)));
-  FUZZ_CHECK(isPrintable(text) == (printable(text) == text));
+  FUZZ_CHECK(cli::isPrintable(cli::escaped(text)) && cli::isPrintable(cli::printable(text)));
+  FUZZ_CHECK(cli::isPrintable(text) == (cli::printable(text) == text));
   return 0;
 }

@@ -190,9 +190,10 @@ protected:
   void waitPast(const std::string& key, const std::string& time) {
     EXPECT_TRUE(eventually(
         [&] {
-          return sql(fmt::format("SELECT now() > completed_at + interval '{}' FROM idempotency.key "
-                                 "WHERE key = '{}'::bytea",
-                                 time, key)) == "t";
+          return sql(fmt::format(
+                     "SELECT now() > completed_at + interval '{}' FROM idempotency.record "
+                     "WHERE key = '{}'::bytea",
+                     time, key)) == "t";
         },
         Patience));
   }
@@ -286,7 +287,7 @@ protected:
 
   std::string stateOf(const std::string& key) {
     return sql(fmt::format(
-        "SELECT coalesce(max(state), 0) FROM idempotency.key WHERE key = '{}'::bytea", key));
+        "SELECT coalesce(max(state), 0) FROM idempotency.record WHERE key = '{}'::bytea", key));
   }
 
   // Requests of others, so that the store's batches are not ours alone.

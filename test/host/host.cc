@@ -8,12 +8,13 @@ namespace idempotency::test {
 
 using namespace std::chrono_literals;
 
-Host::Host(std::string timeout, const std::string& policy)
+Host::Host(std::string timeout, const std::string& policy, bool detached)
     : server_(PostgresServer::shared()),
       database_(server_.takeDatabase()),
       timeout_(std::move(timeout)),
       proxy_(server_.folder() + "/.s.PGSQL.2", server_.folder() + "/.s.PGSQL.5432"),
-      route_("idempotency", fmt::format(R"({{"policy": {}}})", policy)) {
+      route_("idempotency", fmt::format(R"({{"policy": {}}})", policy)),
+      listener_path_(detached ? server_.folder() + "/runs.sock" : "") {
   fake::resetProcess();
   EXPECT_TRUE(route_.loaded());
   reload();
@@ -30,15 +31,19 @@ std::shared_ptr<fake::Config> Host::config() {
 }
 
 void Host::reload() {
+  const std::string listener =
+      listener_path_.empty()
+          ? ""
+          : fmt::format(R"("private_listener": {{"path": "{}"}},)", listener_path_);
   auto made = std::make_shared<fake::Config>(
-      "idempotency",
-      fmt::format(R"({{"store": {{"postgres": {{
+      "idempotency", fmt::format(R"({{{} "store": {{"postgres": {{
                                        "conninfo": "{} port=2 connect_timeout=5",
                                        "timeout": "{}"}}}},
                                      "tenant": {{"sources": [{{"fixed": "host"}}]}},
                                      "replay_cache": {{"max_bytes": {}}},
                                      "maintenance": {{"sweep_interval": "1s"}}}})",
-                  server_.conninfo(database_), timeout_, reloads_++ % 2 == 0 ? 1 << 20 : 0));
+                                 listener, server_.conninfo(database_), timeout_,
+                                 reloads_++ % 2 == 0 ? 1 << 20 : 0));
   ASSERT_TRUE(made->loaded());
   setConfig(std::move(made));
 }
@@ -60,7 +65,8 @@ std::string Host::sql(const std::string& text) {
 
 void Host::expectNoClaimStays() {
   EXPECT_TRUE(eventually(
-      [this] { return sql("SELECT count(*) FROM idempotency.key WHERE state = 1") == "0"; }, 120s))
+      [this] { return sql("SELECT count(*) FROM idempotency.record WHERE state = 1") == "0"; },
+      120s))
       << "a claim stays for ever";
 }
 

@@ -20,8 +20,9 @@ namespace idempotency::test {
 // plays Envoy's main thread.
 class Host : public ::testing::Test {
 protected:
-  // `timeout`: the store's; `policy`: of the one route; both in the words of the config.
-  Host(std::string timeout, const std::string& policy);
+  // `timeout`: the store's; `policy`: of the one route; `detached`: whether there is a private
+  // listener; the first two in the words of the config.
+  Host(std::string timeout, const std::string& policy, bool detached = false);
   ~Host() override;
 
   // The config that new streams get. Streams of older ones keep theirs; the last of them destroys
@@ -51,6 +52,7 @@ protected:
   FaultyProxy proxy_;  // Between the store and the server.
   ExecutionLog log_;
   const fake::Route route_;
+  const std::string listener_path_;  // Empty: there is no private listener.
 
 private:
   int reloads_ = 0;

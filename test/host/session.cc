@@ -17,10 +17,15 @@ std::string firstHalfOf(const std::string& text) {
 
 Session::Session(std::shared_ptr<fake::Config> config, const fake::Route& route, ExecutionLog& log,
                  Plan plan)
+    : Session(std::move(config), route, log, std::move(plan), nullptr) {}
+
+Session::Session(std::shared_ptr<fake::Config> config, const fake::Route& route, ExecutionLog& log,
+                 Plan plan, std::unique_ptr<PrivateListener::Run> connection)
     : config_(std::move(config)),
       route_(route),
       log_(log),
       plan_(std::move(plan)),
+      connection_(std::move(connection)),
       stream_(std::make_unique<fake::Stream>(*config_, &route)) {}
 
 Session::~Session() {
@@ -29,11 +34,15 @@ Session::~Session() {
 }
 
 bool Session::step() {
-  if (phase_ == Phase::New) {
+  if (phase_ == Phase::New && connection_ != nullptr) {
+    beginRun();
+  } else if (phase_ == Phase::New) {
     begin();
   }
   stream_->runScheduled();
-  if (phase_ == Phase::Held && stream_->reply.has_value()) {
+  if (phase_ == Phase::Held && stream_->reset_details.has_value()) {
+    phase_ = Phase::Over;  // The client knows that it has not got all.
+  } else if (phase_ == Phase::Held && stream_->reply.has_value() && stream_->reply->complete) {
     onReply();
   } else if (phase_ == Phase::Held && stream_->continued_request > 0) {
     reachUpstream();
@@ -44,7 +53,8 @@ bool Session::step() {
   } else if (phase_ == Phase::Answering && stream_->continued_response > 0) {
     onAnswered();
   }
-  if (phase_ != Phase::Over && plan_.patience_steps == 0) {
+  const bool closed = connection_ != nullptr && connection_->isClosed();
+  if (phase_ != Phase::Over && (closed || plan_.patience_steps == 0)) {
     leave();
   }
   --plan_.patience_steps;
@@ -63,6 +73,18 @@ void Session::begin() {
   }
 }
 
+void Session::beginRun() {
+  if (stream_->requestHeaders(connection_->headers, connection_->ends_with_headers) !=
+      envoy::raw::HeadersAction::Continue) {
+    phase_ = Phase::Over;  // Its run was cancelled before.
+    return;
+  }
+  if (!connection_->ends_with_headers) {
+    stream_->requestBody(connection_->body, true);
+  }
+  reachUpstream();
+}
+
 fake::FieldList Session::requestHeaders() const {
   return {{":method", "POST"},
           {":path", "/payments"},
@@ -72,6 +94,10 @@ fake::FieldList Session::requestHeaders() const {
 
 void Session::onReply() {
   status_ = stream_->reply->code;
+  // A run's own response, unless it is too long for a check.
+  if (stream_->reply->streamed && status_ == 200 && stream_->reply->body.size() < 1000) {
+    log_.checkReplay(plan_.key, plan_.body, stream_->reply->body);
+  }
   for (const auto& [name, value] : stream_->reply->headers) {
     if (name == "idempotent-replayed") {
       replayed_ = true;
@@ -177,16 +203,11 @@ void Session::loseUpstream() {
 
 // The stream ends, and the same request comes again through a new one.
 void Session::redirect() {
-  std::string attempt;
-  for (const auto& [name, value] : stream_->maps[0]) {
-    attempt = name == "idempotency-attempt" ? value : attempt;
-  }
+  const fake::FieldList headers = stream_->maps[0];
   setDetails("internal_redirect", 1);
   stream_->complete();
   stream_->destroy();
   stream_ = std::make_unique<fake::Stream>(*config_, &route_);
-  fake::FieldList headers = requestHeaders();
-  headers.emplace_back("idempotency-attempt", attempt);
   plan_.fate = UpstreamFate::Answers;
   if (stream_->requestHeaders(headers, true) == envoy::raw::HeadersAction::Continue) {
     phase_ = Phase::Upstream;  // One execution, of two upstreams.

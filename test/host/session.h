@@ -7,6 +7,7 @@
 
 #include "test/host/execution_log.h"
 #include "test/support/fake_envoy.h"
+#include "test/support/private_listener.h"
 
 namespace idempotency::test {
 
@@ -24,7 +25,9 @@ enum class UpstreamFate : uint8_t {
   AnswersInTwo,     // 200 in two parts, stored.
 };
 
-// One client, one request, one stream, and its upstream, moved a step at a time by its worker.
+// One client, one request, one stream, and its upstream, moved a step at a time by its worker. If
+// the request runs detached, its upstream is that of another session: the run's, whose client is
+// the module's own connection.
 class Session {
 public:
   struct Plan {
@@ -38,6 +41,9 @@ public:
 
   Session(std::shared_ptr<fake::Config> config, const fake::Route& route, ExecutionLog& log,
           Plan plan);
+  // A run: the plan's key and body are those of the request.
+  Session(std::shared_ptr<fake::Config> config, const fake::Route& route, ExecutionLog& log,
+          Plan plan, std::unique_ptr<PrivateListener::Run> connection);
   ~Session();
 
   // True when it is over.
@@ -65,6 +71,7 @@ public:
 
 private:
   void begin();
+  void beginRun();
   fake::FieldList requestHeaders() const;
   void onReply();
   void onAnswered();
@@ -81,6 +88,7 @@ private:
   const fake::Route& route_;
   ExecutionLog& log_;
   Plan plan_;
+  const std::unique_ptr<PrivateListener::Run> connection_;  // Of a run. It ends after its stream.
   Phase phase_ = Phase::New;
   uint64_t execution_ = 0;
   uint32_t status_ = 0;

@@ -3,16 +3,19 @@
 upstream, toxiproxy        a fresh one for the test
 database                   conninfo of an empty database on a shared PostgreSQL
 migrated                   the same with our schema in it
+module_migrated            the same for all tests of one file
 records                    a database of the test's own with the filter's schema, on a shared PostgreSQL
 postgres_server(major)     a PostgreSQL of the test's own, to kill and restart
 envoy(config, version)     an Envoy with the module, as often as needed
 store_driver(conninfo)     a PostgreSQL store in a process of its own
 schema(server)             a new database with the store's schema; its name
 config                     the quickstart's configuration, on free ports, towards `upstream`
+leave(connection, stream)  a client goes away: one test for each way
 """
 
 import os
 import shutil
+import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -26,9 +29,16 @@ from harness.records import Records
 from harness.store_driver import StoreDriver
 from harness.toxiproxy import Toxiproxy
 from harness.upstream import Upstream
+from harness.wire import Http1Connection, Http2Connection
 
 # The tests talk to this machine alone, whatever proxy the environment names.
 os.environ["no_proxy"] = os.environ["NO_PROXY"] = "*"
+
+# nohup and a shell without job control make their children ignore signals, and theirs inherit that. A handler
+# ends with exec: the servers of the tests have the defaults, and Ctrl-C ends an example.
+for _number in (signal.SIGINT, signal.SIGHUP):
+    if signal.getsignal(_number) == signal.SIG_IGN:
+        signal.signal(_number, lambda _number, _frame: None)
 
 _workspaces: list[Workspace] = []
 
@@ -126,6 +136,15 @@ def migrated(database: str) -> str:
     return database
 
 
+@pytest.fixture(scope="module")
+def module_migrated(shared_postgres: Postgres) -> Iterator[str]:
+    """conninfo of a database with our schema in it, for all tests of one file."""
+    name = shared_postgres.create_database()
+    migrate(shared_postgres.conninfo(name))
+    yield shared_postgres.conninfo(name)
+    shared_postgres.drop_database(name)
+
+
 @pytest.fixture
 def records(shared_postgres: Postgres) -> Iterator[Records]:
     name = shared_postgres.create_database()
@@ -137,6 +156,20 @@ def records(shared_postgres: Postgres) -> Iterator[Records]:
 def config(upstream: Upstream, folder: Path) -> EnvoyConfig:
     store = {"sqlite": {"path": str(folder / "idempotency.db")}}
     return EnvoyConfig.quickstart().for_test(store).upstream(upstream.port)
+
+
+@pytest.fixture(params=["http1", "http2 reset", "http2 connection lost"])
+def leave(request) -> Callable[[Http1Connection | Http2Connection, int | None], None]:
+    """How the client goes away; `leave.http2` says what it speaks."""
+
+    def leave(connection: Http1Connection | Http2Connection, stream: int | None) -> None:
+        if request.param == "http2 reset":
+            connection.reset(stream)
+        else:
+            connection.close()
+
+    leave.http2 = request.param != "http1"
+    return leave
 
 
 @pytest.fixture

@@ -3,6 +3,9 @@
 Each test has an Envoy of its own. The rows that need none are in test_answers.py.
 """
 
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+
 import psycopg
 import pytest
 from harness.ctl import migrate
@@ -14,7 +17,7 @@ from harness.wait import wait_for
 from harness.wire import WireResponse
 
 # The shortest that the config allows.
-SHORT_LEASE = {"lease": "1s", "completion_timeout": "1s"}
+SHORT_LEASE = {"lease": "2s", "completion_timeout": "1s"}
 NO_MAINTENANCE = {"enabled": False}
 DEAD_POSTGRES = f"host=127.0.0.1 port={free_port()} user=nobody dbname=nowhere"
 
@@ -104,7 +107,7 @@ def test_a_lease_is_kept_alive_while_the_request_runs(make_site):
 def test_a_late_answer_is_fenced_off(postgres_site):
     """An Envoy that stood still comes back with an answer when another has finished the key."""
     routes = {"pay": {**SHORT_LEASE, "on_lease_expired": "RETRY"}}
-    still, other = postgres_site(routes), postgres_site(routes)
+    still, other = (postgres_site(routes, timeout="2s") for _ in range(2))
     key = new_key()
     with still.running("/pay/", key, status=201) as let_go:
         still.envoy.process.pause()
@@ -120,15 +123,59 @@ def test_a_late_answer_is_fenced_off(postgres_site):
     for site in (still, other):
         replay = site.send("/pay/", key)
         assert (replay.status, replay.body) == (202, second.body)
-    still.envoy.wait_for_stat("idempotency.zombie_key", 1)
+    still.envoy.wait_for_stat("idempotency.fenced", 1)
     assert len(still.executions(key)) == 2
+
+
+def test_a_policy_that_now_says_retry_runs_nothing_that_was_claimed_before_it_did(postgres_site):
+    """A policy change has reached one of two Envoys. The claim of the other excludes any second run."""
+    options = {"timeout": "2s", "change": no_maintenance}
+    still = postgres_site({"pay": SHORT_LEASE}, **options)
+    changed = postgres_site({"pay": {**SHORT_LEASE, "on_lease_expired": "RETRY"}}, **options)
+    key = new_key()
+    with still.running("/pay/", key, status=201) as let_go:
+        still.envoy.process.pause()
+        try:
+            wait_for(
+                lambda: code_of(changed.send("/pay/", key)) == "idempotency_outcome_unknown",
+                "the lease runs out",
+            )
+        finally:
+            still.envoy.process.resume()
+        first = let_go()
+    assert (first.status, first.header("idempotency-stored")) == (201, None)
+    replay = changed.send("/pay/", key)
+    assert (replay.body, replay.header("idempotent-replayed")) == (first.body, "true")
+    assert len(still.executions(key)) == 1
 
 
 # --- Expiry
 
 
+@pytest.mark.parametrize("kind", ["sqlite", "postgres"])
+def test_a_request_that_outlives_its_record_is_not_run_again(make_site, migrated, kind):
+    """Retries get 409 with Retry-After while it runs, and its response afterwards."""
+    store = {"postgres": {"conninfo": migrated, "timeout": "2s"}} if kind == "postgres" else None
+    site = make_site({"pay": {**SHORT_LEASE, "ttl": "4s"}}, store=store, change=no_maintenance)
+    key = new_key()
+    with site.running("/pay/", key) as let_go:
+        # Far beyond its life, by what the heartbeat did.
+        site.envoy.wait_for_stat("idempotency.heartbeat.extended", 9)
+        told = site.send("/pay/", key)
+        assert (code_of(told), told.header("retry-after")) == ("idempotency_in_progress", "1")
+        before = datetime.now(UTC)
+        first = let_go()
+    assert (first.status, first.header("idempotency-stored")) == (200, None)
+    retry = site.send("/pay/", key)
+    assert (retry.body, retry.header("idempotent-replayed")) == (first.body, "true")
+    # What is over is told to nobody.
+    assert [told.header("idempotency-key-expires"), first.header("idempotency-key-expires")] == [None, None]
+    assert parsedate_to_datetime(retry.header("idempotency-key-expires")) > before
+    assert len(site.executions(key)) == 1
+
+
 def test_expired_runs_as_new(make_site):
-    site = make_site({"pay": {**SHORT_LEASE, "ttl": "1s"}}, change=no_maintenance)
+    site = make_site({"pay": {**SHORT_LEASE, "ttl": "2s"}}, change=no_maintenance)
     key = new_key()
     first = site.send("/pay/", key)
     seen = []
@@ -142,14 +189,14 @@ def test_expired_runs_as_new(make_site):
     assert {code_of(response) for response in seen[:-1]} <= {"idempotency_key_reused"}
     assert seen[-1].body != first.body
     assert len(site.executions(key)) == 2
-    assert site.envoy.stat("idempotency.reserve.expired_run") == 1
+    assert site.envoy.stat("idempotency.claim.expired_run") == 1
 
 
 @pytest.mark.parametrize("kept", [False, True], ids=["past its life", "kept as expired"])
 def test_expired_gone(make_site, kept):
     maintenance = {"enabled": kept, "reap_interval": "1s", "soft_expire": True}
     site = make_site(
-        {"pay": {**SHORT_LEASE, "ttl": "1s", "on_expired": "GONE"}},
+        {"pay": {**SHORT_LEASE, "ttl": "2s", "on_expired": "GONE"}},
         change=lambda config: config.filter(maintenance=maintenance),
     )
     key = new_key()
@@ -212,9 +259,9 @@ def test_too_many_in_flight(make_site):
     )
     first, second = new_key(), new_key()
     with site.running("/pay/", first) as let_go:
-        with site.counts(covered=1, in_flight_full=1, store__error=1, store_unavailable=1):
+        with site.counts(covered=1, in_flight_full=1, overloaded=1):
             refused = site.send("/pay/", second)
-        assert (refused.status, code_of(refused)) == (503, "idempotency_store_unavailable")
+        assert (refused.status, code_of(refused)) == (503, "idempotency_overloaded")
         assert let_go().status == 200
     assert site.executions(second) == []
     assert site.send("/pay/", second).status == 200
@@ -288,7 +335,7 @@ def test_store_down(make_site):
     assert refused.header("idempotency-key-expires") is None
     assert site.send("/later/", key).header("retry-after") == "11"
     assert site.upstream.log() == []
-    assert any("was not claimed" in line for line in site.envoy.module_complaints())
+    assert any("store unavailable since" in line for line in site.envoy.module_complaints())
 
 
 def test_store_down_fail_open(make_site):
@@ -332,8 +379,8 @@ BROKEN_DATABASES = {
         "read-only",
     ),
     "table gone": (
-        "ALTER TABLE idempotency.key RENAME TO hidden",
-        "ALTER TABLE idempotency.hidden RENAME TO key",
+        "ALTER TABLE idempotency.record RENAME TO hidden",
+        "ALTER TABLE idempotency.hidden RENAME TO record",
         "the schema is not as expected",
     ),
     "schema gone": (
@@ -344,7 +391,7 @@ BROKEN_DATABASES = {
     "schema of a newer module": (
         "UPDATE idempotency.schema_version SET compatible_with = compatible_with + 1000",
         "UPDATE idempotency.schema_version SET compatible_with = compatible_with - 1000",
-        "needs a newer module",
+        "requires a newer module",
     ),
 }
 

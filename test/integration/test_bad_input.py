@@ -109,7 +109,7 @@ def _run(site: Site, cases: list[Case]) -> None:
         wrong = asyncio.run(send_all(site.port, cases))
         assert wrong == []
     site.wait_until_idle()
-    claimed = sum(dict(want.counts).get("reserve.created", 0) for case in cases for want in case.wants)
+    claimed = sum(dict(want.counts).get("claim.created", 0) for case in cases for want in case.wants)
     # Nothing is claimed that did not run, and nothing is left unfinished.
     states = site.states()
     assert sum(states.values()) == states.get("completed", 0) == records + claimed

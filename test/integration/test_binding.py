@@ -7,6 +7,7 @@ import json
 
 import pytest
 from harness.clients import post
+from harness.collector import Collector
 from harness.paths import ENVOY_VERSIONS
 from harness.probe import PROBE_ENV, probe_config
 from harness.upstream import behave
@@ -74,6 +75,7 @@ def test_facts_of_a_request(server):
         "state before none",
         "state set true",
         "state after 'kept'",
+        "span none",
         "limit true true",
         "late metric false",
         "secret false",
@@ -95,13 +97,39 @@ def test_facts_of_a_request(server):
     assert f"envoy 1.40 {str(is_140).lower()}" in server.process.output()
 
 
+@pytest.fixture
+def collector():
+    made = Collector()
+    yield made
+    made.close()
+
+
+@pytest.mark.parametrize("version", ENVOY_VERSIONS)
+@pytest.mark.parametrize("tracer", ["opentelemetry", "zipkin"])
+def test_span_of_a_request(envoy, config, collector, version, tracer):
+    """Zipkin's span does not tell its own id, but where the trace begins it is the same."""
+    probed = probe_config(config)
+    collector.trace(probed, *probed.managers, tracer=tracer)
+    server = envoy(probed, version, env=PROBE_ENV)
+    (line,) = [line for line in probe(server, "facts").text.splitlines() if line.startswith("span ")]
+    (span,) = wait_for(lambda: collector.spans, lambda: "a span", 30)
+    assert span["tags"]["probe"] == "tag"
+    assert "parentId" not in span
+    if tracer == "opentelemetry":
+        assert line == f"span {span['traceId']} {span['id']}"
+    else:
+        assert line.rstrip() == f"span {span['traceId']}"
+        assert span["traceId"] == span["id"]
+    assert server.stop() == 0
+
+
 def test_a_route_without_config_has_none(server):
     assert "route none" in probe(server, "facts", path="/other").text.splitlines()
 
 
 @pytest.mark.parametrize(("what", "status"), [("held", 200), ("held-reply", 299)])
 @pytest.mark.parametrize("body", [b"", b"x" * 100_000], ids=["empty", "body"])
-def test_a_held_request_goes_on_when_another_thread_says_so(server, upstream, what, status, body):
+def test_a_held_request_continues_when_another_thread_says_so(server, upstream, what, status, body):
     for _ in range(20):
         response = probe(server, what, body)
         assert response.status_code == status

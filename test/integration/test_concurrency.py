@@ -103,7 +103,7 @@ def test_one_of_100_simultaneous_requests_runs(two_envoys, upstream, records, ve
     kinds = _sort(SENDERS[protocol](envoys, request, 10))
     assert [replay.body for replay in kinds["replayed"]] == [run.body] * 10
     assert len(upstream.executions()) == 1
-    assert sum(server.stat("idempotency.reserve.created") for server in envoys) == 1
+    assert sum(server.stat("idempotency.claim.created") for server in envoys) == 1
 
 
 def test_while_it_runs_all_others_are_refused(two_envoys, upstream):

@@ -12,7 +12,6 @@ from harness.paths import ENVOY_VERSIONS
 from harness.process import Workspace
 from harness.site import Site, code_of, new_key
 from harness.wait import wait_for
-from harness.wire import Http1Connection, Http2Connection
 
 SIZE = 900_000
 
@@ -37,22 +36,8 @@ def site(request, session_workspace: Workspace):
     made.close()
 
 
-@pytest.fixture(params=["http1", "http2 reset", "http2 connection lost"])
-def leave(request):
-    """How the client goes away."""
-
-    def leave(connection: Http1Connection | Http2Connection, stream: int | None) -> None:
-        if request.param == "http2 reset":
-            connection.reset(stream)
-        else:
-            connection.close()
-
-    leave.http2 = request.param != "http1"
-    return leave
-
-
 def ended(name: str, **more: int) -> dict[str, int]:
-    return {"covered": 1, "reserve__created": 1, f"ended__{name}": 1, **more}
+    return {"covered": 1, "claim__created": 1, f"ended__{name}": 1, **more}
 
 
 def test_while_the_request_comes(site, leave):
@@ -152,7 +137,7 @@ def test_during_a_replay(site, leave):
     assert len(first.body) == SIZE
     before = site.record(key)
     with site.connect(leave.http2) as connection:
-        with site.until_counted("reserve.replay"):
+        with site.until_counted("claim.replay"):
             stream = site.begin(connection, "/up/", key)
         leave(connection, stream)
     site.wait_until_idle()

@@ -1,16 +1,20 @@
-"""Pages are true: proofs and links lead somewhere, fields are the proto's, configs and SQL on them work."""
+"""Pages are true: proofs and links lead somewhere, fields are the proto's, configs and commands work."""
 
+import json
 import re
-import sqlite3
+import shlex
+import subprocess
+import textwrap
 from pathlib import Path
 
-import psycopg
 import pytest
 import yaml
-from harness.clients import post
+from harness import ctl
+from harness.config import EnvoyConfig, example_files
 from harness.envoy import validate
+from harness.operator import PAY, done, make_unknown, store_of
 from harness.paths import ENVOY_VERSIONS, ROOT
-from harness.upstream import behave
+from harness.site import Site, code_of, new_key
 
 REQUIREMENTS = ROOT / "docs" / "requirements.md"
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")])
@@ -29,7 +33,7 @@ def test_there_are_proofs():
 def test_every_requirement_has_a_row():
     text = REQUIREMENTS.read_text()
     numbers = re.findall(r"^\| ([A-Q]\d+) \|", text, re.M)
-    assert len(numbers) == len(set(numbers)) == 84
+    assert len(numbers) == len(set(numbers)) == 104
     assert not re.search(r"\| *\|$", text, re.M), "a row without proof or «not yet»"
 
 
@@ -88,7 +92,7 @@ def page_rows() -> dict[str, dict[str, str]]:
 
 
 def proto_enums() -> dict[str, list[str]]:
-    enums = re.findall(r"enum (\w+) \{(.*?)\n  \}", _PROTO.read_text(), re.S)
+    enums = re.findall(r"enum (\w+) \{(.*?)\n *\}", _PROTO.read_text(), re.S)
     return {name: re.findall(r"^ +([A-Z_]+) = \d+;", body, re.M) for name, body in enums}
 
 
@@ -114,7 +118,7 @@ def test_the_configuration_page_has_the_protos_defaults_and_ranges(message):
 def test_the_configuration_page_names_every_value_of_every_enum():
     text = (ROOT / "docs" / "configuration.md").read_text()
     enums = proto_enums()
-    assert len(enums) == 9
+    assert len(enums) == 13
     for name, values in enums.items():
         assert ", ".join(f"`{value}`" for value in values) in text, name
 
@@ -135,45 +139,153 @@ def test_the_configs_on_a_page_are_accepted(folder, config, name):
     assert result.returncode == 0, result.stdout
 
 
-def test_an_operator_can_settle_an_unknown_outcome_as_the_page_says(migrated):
-    list_unknown, let_it_run = blocks(ROOT / "docs" / "operations.md", "sql")
-    with psycopg.connect(migrated, autocommit=True) as owner:
-        owner.execute(
-            """INSERT INTO idempotency.key (tenant, operation, key, fingerprint, attempt, state, lease_until,
-                 expires_at, reap_at, claimed_at, created_at)
-               VALUES ('acme', 'create-payment', '8e03978e-40d5-43dd-bc93-6894a57f9324', 'x', 1234567890, 4,
-                 now(), now(), now(), now(), now())"""
+@pytest.mark.parametrize("example", example_files(), ids=lambda path: path.parent.name)
+def test_the_private_listener_on_the_page_is_that_of_the_examples(example):
+    page = (ROOT / "docs" / "detached.md").read_text()
+    (text,) = re.findall(r"^ *```yaml\n( *- name: idempotency_runs\n.*?)^ *```$", page, re.M | re.S)
+    # Its routes stand elsewhere.
+    text = text.replace("*routes", "the routes")
+    (shown,) = yaml.safe_load(text)
+    config = EnvoyConfig.load(example)
+    _, private = config.listeners
+    (manager,) = private["filter_chains"][0]["filters"]
+    assert manager["typed_config"]["route_config"] is config.managers[0]["route_config"]
+    manager["typed_config"]["route_config"] = "the routes"
+    assert private == shown
+
+
+def commands(text: str) -> list[str]:
+    """The blocks of shell commands in a part of a page."""
+    return [textwrap.dedent(block) for block in re.findall(r"^ *```sh\n(.*?)^ *```$", text, re.M | re.S)]
+
+
+class Shell:
+    """Types what docs/operations.md shows, into the store of a site."""
+
+    OPERATION = "create-payment"
+    BODY = b'{"payment": "p-1"}'
+
+    def __init__(self, workspace, conninfo: str | None) -> None:
+        store = conninfo and {"postgres": {"conninfo": conninfo, "timeout": "20s"}}
+        self.site = Site(workspace, {"pay": {"operation": self.OPERATION}}, store=store)
+        self.folder = workspace.new_folder("operator")
+        (self.folder / "response.json").write_bytes(self.BODY)
+        page = (ROOT / "docs" / "operations.md").read_text()
+        _, _, text = page.partition("## Unknown outcomes")
+        self.unknown, _, self.runbooks = text.partition("## Runbooks")
+
+    def block(self, words: str) -> str:
+        """The one that has these words."""
+        (block,) = [block for block in commands(self.unknown) if words in block]
+        return block
+
+    def run(self, block: str, key: str) -> str:
+        """What it prints about the record of the key, which takes the place of the page's."""
+        attempt = str(self.site.record(key)["attempt"])
+        found = json.loads(done(self.site, "records", "show", "--attempt", attempt, "--json"))
+        for shown, real in (("6917529027641081856", attempt), ("3f1c9a4be07d2258", found["key_hash"])):
+            block = block.replace(shown, real)
+        # What the page says about the store, once for all commands.
+        store = shlex.join(store_of(self.site))
+        start = f'set -e -o pipefail\nidempotencyctl() {{ {ctl.PROGRAM} "$@" {store}; }}\n'
+        result = subprocess.run(
+            ["bash", "-c", start + block],
+            cwd=self.folder,
+            env={"PATH": "/usr/bin:/bin", "key": json.loads(key)},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=60,
         )
-        owner.execute("SET ROLE idempotency_operator")
-        (row,) = owner.execute(list_unknown).fetchall()
-        assert row[:4] == ("acme", "create-payment", "8e03978e-40d5-43dd-bc93-6894a57f9324", 1234567890)
-        owner.execute(let_it_run)
-        assert owner.execute(list_unknown).fetchall() == []
-        assert owner.execute("SELECT state FROM idempotency.key").fetchall() == [(3,)]
-        assert owner.execute("SELECT actor, action, attempt FROM idempotency.audit").fetchall() == [
-            ("your name", "operator_retry", 1234567890)
+        assert (result.returncode, result.stderr) == (0, ""), block
+        return result.stdout
+
+
+@pytest.fixture(scope="module", params=["sqlite", "postgres"])
+def shell(module_workspace, request) -> Shell:
+    postgres = request.param == "postgres"
+    return Shell(module_workspace, request.getfixturevalue("module_migrated") if postgres else None)
+
+
+def test_an_operator_sees_and_finds_an_unknown_outcome_as_the_page_says(shell):
+    key, attempt = make_unknown(shell.site)
+    for words in ("records list --state unknown", "--key-stdin"):
+        shown = shell.run(shell.block(words), key)
+        assert attempt in shown
+        assert "acme" in shown
+        assert Shell.OPERATION in shown
+
+
+def test_an_operator_can_settle_an_unknown_outcome_as_the_page_says(shell):
+    """Each way, and what the page says that the next requests with the key get."""
+    other = b'{"another": "request"}'
+    site = shell.site
+
+    key, _ = make_unknown(site)
+    assert "Dry run: nothing was changed." in shell.run(shell.block("--body-file"), key)
+    replay = site.send(PAY, key)
+    assert (replay.status, replay.body) == (201, Shell.BODY)
+    assert replay.header("idempotent-replayed") == "true"
+    assert code_of(site.send(PAY, key, body=other)) == "idempotency_key_reused"
+    assert len(site.executions(key)) == 1
+    settled = shell.run(shell.block("audit list"), key)
+    assert "resolve_completed" in settled
+    assert "case 12: paid, see the ledger" in settled
+
+    key, _ = make_unknown(site)
+    shell.run(shell.block("--not-run"), key)
+    assert code_of(site.send(PAY, key, body=other)) == "idempotency_key_reused"
+    assert [site.send(PAY, key).header("idempotent-replayed") for _ in range(2)] == [None, "true"]
+    assert len(site.executions(key)) == 2
+
+    key, _ = make_unknown(site)
+    shell.run(shell.block("records release"), key)
+    assert site.send(PAY, key, body=other).status == 200
+    assert len(site.executions(key)) == 2
+
+    key, attempt = make_unknown(site)
+    shell.run(shell.block("records ask-again"), key)
+    (record,) = json.loads(done(site, "records", "list", "--attempt", attempt, "--json"))["records"]
+    assert (record["state"], record["next_try_seconds"]) == ("unknown", 0)
+    assert code_of(site.send(PAY, key)) == "idempotency_outcome_unknown"
+
+
+def test_an_operator_can_delete_a_wrong_result_as_the_page_says(shell):
+    key = new_key()
+    assert shell.site.send(PAY, key).status == 200
+    shell.run(shell.block("records bust"), key)
+    assert shell.site.state(key) is None
+
+
+def test_a_dry_run_comes_before_each_change_on_the_page(shell):
+    changes = [block for block in commands(shell.unknown) if "--reason" in block]
+    assert len(changes) == 5
+    for block in changes:
+        dry, real = block.replace("\\\n", "").splitlines()
+        assert [word for word in shlex.split(dry) if word != "--dry-run"] == [
+            word for word in shlex.split(real) if word != "--yes"
         ]
-        # Once more: nothing is unknown, so nothing is done.
-        owner.execute(let_it_run)
-        assert owner.execute("SELECT count(*) FROM idempotency.audit").fetchone() == (1,)
 
 
-def test_an_operator_can_let_a_request_run_again_with_sqlite(envoy, config, upstream, folder):
-    (block,) = blocks(ROOT / "docs" / "operations.md", "sqlite")
-    list_unknown, let_it_run = block.split(";\n", 1)
-    server = envoy(config.filter(tenant={"sources": [{"fixed": "acme"}]}))
-    key = "8e03978e-40d5-43dd-bc93-6894a57f9324"
-    answer = post(server.url + "/payments", key=f'"{key}"', headers=behave(fault="close_after_read"))
-    assert answer.status_code == 503
-    refused = post(server.url + "/payments", key=f'"{key}"')
-    assert (refused.status_code, refused.json()["code"]) == (409, "idempotency_outcome_unknown")
-    with sqlite3.connect(folder / "idempotency.db") as file:
-        (row,) = file.execute(list_unknown).fetchall()
-        assert row[:3] == ("acme", "create-payment", key)
-        assert file.execute(let_it_run).rowcount == 0, "it is another attempt"
-        assert file.execute(let_it_run.replace("1234567890", str(row[3]))).rowcount == 1
-    assert post(server.url + "/payments", key=f'"{key}"').status_code == 200
-    assert len(upstream.executions()) == 2
+def test_the_commands_of_the_runbooks_work_and_change_nothing(shell):
+    key, _ = make_unknown(shell.site)
+    before = shell.site.record(key)
+    blocks_shown = commands(shell.runbooks)
+    assert len(blocks_shown) > 8
+    for block in blocks_shown:
+        shell.run(block, key)
+    assert shell.site.record(key) == before
+
+
+def test_each_alert_has_a_runbook():
+    page = (ROOT / "docs" / "operations.md").read_text()
+    table = page.partition("## Stats to alert on")[2].partition("Access log:")[0]
+    alerts = re.findall(r"^\| (`[^|]+) \|", table, re.M)
+    runbooks = page.partition("## Runbooks")[2].split("\n### ")[1:]
+    assert [runbook.split("\n", 1)[0] for runbook in runbooks] == alerts
+    for runbook in runbooks:
+        for part in ("**Meaning.**", "**Look.**", "**Do.**", "**Over** when"):
+            assert runbook.count(part) == 1, runbook
 
 
 def test_the_operations_page_names_the_packages_of_the_libraries():
@@ -191,7 +303,7 @@ def test_the_operations_page_names_the_packages_of_the_libraries():
         assert package in page
     libraries = (ROOT / "test" / "integration" / "symbols" / "libraries.txt").read_text().split()
     known = re.compile(
-        r"ld-linux|libc\.|libgcc_s|libcrypto|libssl|lib(absl|fmt|pq|protobuf|simdjson|sqlite3|stdc)"
+        r"ld-linux|lib[cm]\.|libgcc_s|libcrypto|libssl|lib(absl|fmt|pq|protobuf|simdjson|sqlite3|stdc)"
     )
     assert [library for library in libraries if not known.match(library)] == []
 
@@ -210,3 +322,16 @@ def test_the_operations_page_names_only_stats_that_exist():
     known = re.findall(r"^\| `([\w.]+)` \|", (ROOT / "docs" / "stats.md").read_text(), re.M)
     assert len(named) > 15
     assert set(named) <= set(known)
+
+
+def test_the_other_names_of_stats_lead_to_stats_that_exist():
+    page = (ROOT / "docs" / "stats.md").read_text()
+    aliases = dict(re.findall(r"^\| ([\w.]+) \| (.+) \|$", page.partition("## Other names")[2], re.M))
+    names = {
+        "reserve": ["created", "replay", "in_progress", "key_misuse", "failed_retry", "unknown"],
+        "reconcile": ["scheduled", "resolved", "failed"],
+    }
+    dotted = {f"{group}.{name}" for group, members in names.items() for name in members}
+    assert set(aliases) == dotted | {"store.error", "zombie_key", "ttl_pruned"}
+    known = re.findall(r"^\| (`[\w.]+`) \|", page, re.M)
+    assert set(aliases.values()) <= {*known, "not implemented yet"}

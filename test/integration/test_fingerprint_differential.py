@@ -1,8 +1,9 @@
-"""Fingerprints by idempotencyctl against an independent implementation of RFC 8785 and our own framing."""
+"""Fingerprints by idempotencyctl against other implementations of RFC 8785 and docs/fingerprint.md."""
 
 import hashlib
 import json
 import random
+import re
 import struct
 import subprocess
 
@@ -12,29 +13,24 @@ from harness.ctl import PROGRAM as CTL
 
 ROUNDS = 200
 # Kinds of parts, as docs/fingerprint.md lists them and source/fingerprint/framing.h numbers them.
-VERSION, METHOD, PATH, MEDIA_TYPE, CANONICAL = 1, 2, 3, 5, 18
+VERSION, METHOD, PATH, QUERY, MEDIA_TYPE, HEADER_NAME, HEADER_VALUE = 1, 2, 3, 4, 5, 6, 7
+AUTHORITY, QUERY_AS_SENT, BODY_EMPTY, CANONICAL = 9, 10, 16, 18
 
 
-def expected(body: bytes) -> str:
-    parts = [(VERSION, b"\x01"), (METHOD, b"POST"), (PATH, b"/p"), (MEDIA_TYPE, b"application/json")]
+def digest(version: int, *parts: tuple[int, bytes]) -> str:
     framed = b"".join(
-        struct.pack(">BQ", kind, len(data)) + data for kind, data in [*parts, (CANONICAL, body)]
+        struct.pack(">BQ", kind, len(data)) + data for kind, data in [(VERSION, bytes([version])), *parts]
     )
-    return "01" + hashlib.sha256(framed).hexdigest()
+    return f"{version:02x}" + hashlib.sha256(framed).hexdigest()
 
 
-def fingerprint(body: bytes) -> str:
-    result = subprocess.run(
-        [
-            *(CTL, "fingerprint", "--method", "POST", "--path", "/p"),
-            *("--header", "content-type: application/json", "--body", "-"),
-        ],
-        input=body,
-        capture_output=True,
-        timeout=20,
-        check=True,
-    )
-    return result.stdout.split()[0].decode()
+def fingerprints(path: str, *headers: str, body: bytes = b"", options: tuple[str, ...] = ()) -> list[str]:
+    """By version 2, then by version 1."""
+    words = [CTL, "fingerprint", "--method", "POST", "--path", path, "--body", "-", *options]
+    for header in headers:
+        words += ["--header", header]
+    result = subprocess.run(words, input=body, capture_output=True, timeout=20, check=True)
+    return result.stdout.decode().split()
 
 
 def value(source: random.Random, depth: int = 0):
@@ -75,4 +71,54 @@ def test_random_documents_have_the_fingerprint_of_their_canonical_form(seed):
             ensure_ascii=source.random() < 0.5,
             indent=source.choice([None, 0, 3]),
         ).encode()
-        assert fingerprint(body) == expected(rfc8785.dumps(document)), (seed, number, body)
+        type_and_body = [(MEDIA_TYPE, b"application/json"), (CANONICAL, rfc8785.dumps(document))]
+        expected = [digest(version, (METHOD, b"POST"), (PATH, b"/p"), *type_and_body) for version in (2, 1)]
+        computed = fingerprints("/p", "content-type: application/json", body=body)
+        assert computed == expected, (seed, number, body)
+
+
+# --- Where a request goes
+
+
+def authority_by_rfc_3986(host: str, port: str, scheme: str) -> str:
+    default = {"http": "80", "https": "443"}[scheme]
+    return host.lower() + (f":{port}" if port not in ("", default) else "")
+
+
+def query_by_the_page(query: str, as_sent: bool) -> tuple[int, str]:
+    parameters = [(parameter.split("=", 1)[0], parameter) for parameter in query.split("&")]
+    if as_sent or ";" in query or any(re.search(r"[][%+]", name) for name, _ in parameters):
+        return QUERY_AS_SENT, query
+    parameters.sort(key=lambda pair: pair[0].lower().replace(".", "_").encode())
+    return QUERY, "&".join(parameter for _, parameter in parameters)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_random_targets_have_the_fingerprint_that_the_page_describes(seed):
+    source = random.Random(seed)
+    kinds = set()
+    for number in range(ROUNDS // 4):
+        scheme = source.choice(["http", "https"])
+        host = source.choice(["api.example.com", "API.Example.com", "[2001:DB8::443]", "10.0.0.1"])
+        port = source.choice([None, "", "80", "443", "8443"])
+        names = ["a", "A", "b", "b.c", "b_c", "", *(["d[]", "%61", "e+f"] if source.random() < 0.3 else [])]
+        values = ["", "=", "=1", "=2", "=[x]%5B+", *(["=1;z"] if source.random() < 0.1 else [])]
+        query = "&".join(source.choice(names) + source.choice(values) for _ in range(source.randrange(1, 6)))
+        as_sent = source.random() < 0.2
+        conditions = [name for name in ("if-match", "if-none-match") if source.random() < 0.3]
+        kind, text = query_by_the_page(query, as_sent)
+        kinds.add(kind)
+        parts = [(METHOD, b"POST")]
+        parts.append((AUTHORITY, authority_by_rfc_3986(host, port or "", scheme).encode()))
+        parts += [(PATH, b"/p"), (kind, text.encode())]
+        for name in conditions:
+            parts += [(HEADER_NAME, name.encode()), (HEADER_VALUE, b"*")]
+        answer = fingerprints(
+            f"/p?{query}",
+            f"Host: {host}" + ("" if port is None else f":{port}"),
+            "X-Forwarded-Host: elsewhere.example",
+            *(f"{name}: *" for name in conditions),
+            options=("--scheme", scheme, "--query", "as-sent" if as_sent else "sorted"),
+        )
+        assert answer[0] == digest(2, *parts, (BODY_EMPTY, b"")), (seed, number, host, port, query)
+    assert kinds == {QUERY, QUERY_AS_SENT}

@@ -19,8 +19,8 @@ def test_a_missing_key_is_refused_with_a_problem(envoy, config, upstream, versio
         "type": "about:blank",
         "title": "Idempotency-Key is missing",
         "status": 400,
-        "detail": "This operation needs an Idempotency-Key header. Use a new key for each new request and "
-        "the same key to send a request again.",
+        "detail": "This operation requires an Idempotency-Key header. "
+        "Use a new key for each new request, and the same key for retries.",
         "code": "idempotency_key_missing",
     }
     assert upstream.executions() == []
@@ -130,7 +130,7 @@ def test_a_contradiction_between_route_and_filter_refuses(envoy, config, upstrea
     assert "min_key_length" in server.process.output()
 
 
-def test_the_access_log_tells_the_outcome(server):
+def test_the_access_log_shows_the_outcome(server):
     post(server.url + "/payments")
     for _ in range(2):
         post(server.url + "/payments", key=KEY)

@@ -22,6 +22,7 @@ ROUTES = {
     "up": {"max_response_bytes": 1000},
     "large": {"max_response_bytes": 8_000_000, "max_request_bytes": 8_000_000},
     "none": {"max_response_bytes": 0},
+    "default": {},
 }
 
 every_path = pytest.mark.parametrize("path", PATHS.values(), ids=PATHS)
@@ -49,7 +50,7 @@ def site(request, session_workspace: Workspace):
 
 
 def tombstone() -> dict[str, int]:
-    return {"covered": 1, "reserve__created": 1, "ended__tombstone": 1}
+    return {"covered": 1, "claim__created": 1, "ended__tombstone": 1}
 
 
 @every_path
@@ -69,6 +70,17 @@ def test_a_response_over_the_limit_streams_on(site, path, http2, framing, size):
     assert (retry.status, code_of(retry)) == (409, "idempotency_response_unavailable")
     assert json.loads(retry.body)["original_status"] == 201
     assert len(site.executions(key)) == 1
+
+
+@every_downstream
+@every_framing
+@pytest.mark.parametrize("size", [1024 * 1024 + 1, 5_000_000])
+def test_a_response_over_the_default_limit_streams_on(site, http2, framing, size):
+    """Envoy may hold as much as the filter does, and not a byte more: the next piece must not be too much."""
+    key = new_key()
+    with site.counts(**tombstone()):
+        first = site.send("/default/", key, http2=http2, body_size=size, framing=framing)
+    assert (first.status, first.complete, len(first.body)) == (200, True, size)
 
 
 @every_path

@@ -1,7 +1,9 @@
 """`idempotencyctl migrate` on a real PostgreSQL: forward, safe when run twice and by many at once, all or
 nothing; what the roles may do afterwards; and schemas that are older or newer than a program."""
 
+import contextlib
 import re
+import sqlite3
 import subprocess
 
 import psycopg
@@ -9,11 +11,12 @@ import pytest
 from harness import ctl
 from harness.paths import CACHE, POSTGRES_MAJORS, ROOT
 from harness.postgres import Postgres
+from harness.store_driver import StoreDriver
 from harness.wait import wait_for
 
 NEWEST = len(list((ROOT / "sql").glob("0*.sql")))
 FILES = sorted(path.name for path in (ROOT / "sql").glob("0*.sql"))
-# The number that migrations take turns by (source/store/postgres/migrate.cc).
+# The number that migrations take turns by (source/store/postgres/schema/migrate.cc).
 TURN = 7593461025893847
 LOAD = CACHE / "bazel-opt" / "bin" / "bench" / "postgres_load"
 ROLES = ("idempotency_filter", "idempotency_upstream", "idempotency_operator")
@@ -124,7 +127,7 @@ def test_from_nothing_on_each_major(postgres_server, major):
     fresh: Postgres = postgres_server(major)
     result = ctl.run("migrate", "--conninfo", fresh.conninfo())
     assert (result.returncode, result.stderr) == (0, "")
-    assert result.stdout.splitlines() == [f"ran {name}" for name in FILES] + [f"schema version {NEWEST}"]
+    assert result.stdout.splitlines() == [f"applied {name}" for name in FILES] + [f"schema version {NEWEST}"]
     rows = fresh.query(
         "SELECT version, name, encode(checksum, 'hex'), compatible_with, applied_by,"
         " applied_at <= now() FROM idempotency.schema_version ORDER BY 1"
@@ -157,9 +160,190 @@ def test_step_by_step_is_the_same_as_all_at_once(server, migrate, query):
     for step in range(1, NEWEST + 1):
         result = migrate("--to", str(step))
         assert (result.returncode, result.stderr) == (0, "")
-        assert result.stdout == f"ran {FILES[step - 1]}\nschema version {step}\n"
+        assert result.stdout == f"applied {FILES[step - 1]}\nschema version {step}\n"
         assert version(query) == step
     assert (shape(query), rights(query)) == at_once
+
+
+def _record_of_version_4(query, key: str, state: int, tombstone: int | None, reap_at: str) -> None:
+    """Or earlier, when the table had another name."""
+    old = "now() - interval '2 days'"
+    query(
+        f"""INSERT INTO idempotency.key (tenant, operation, key, fingerprint, attempt, state, status,
+              tombstone, lease_until, expires_at, reap_at, claimed_at, created_at, completed_at)
+            VALUES ('t', 'o', '{key}', 'f', 7, {state}, 408, {"NULL" if tombstone is None else tombstone},
+              {old}, now() - interval '1 day', {reap_at}, {old}, {old}, now())"""
+    )
+
+
+def test_records_that_were_given_up_are_unknown_again(migrate, query):
+    """Version 2 ended unknown records at the end of their life, and freed their keys."""
+    assert migrate("--to", "2").returncode == 0
+    past = "now() - interval '1 day'"
+    _record_of_version_4(query, "given up", 2, 4, past)
+    _record_of_version_4(query, "given up and kept", 5, 4, "'infinity'")
+    _record_of_version_4(query, "completed with 408", 2, 0, past)
+    _record_of_version_4(query, "expired", 5, 0, "'infinity'")
+    _record_of_version_4(query, "unknown", 4, None, past)
+    assert migrate().returncode == 0
+    found = query(
+        "SELECT convert_from(key, 'UTF8'), state, status, tombstone, completed_at FROM idempotency.record"
+    )
+    unknown = {row[0] for row in found if row[1:] == (4, None, None, None)}
+    assert unknown == {"given up", "given up and kept"}
+    assert {row[0]: row[1] for row in found} == {
+        "given up": 4,
+        "given up and kept": 4,
+        "completed with 408": 2,
+        "expired": 5,
+        "unknown": 4,
+    }
+    reap = "SELECT expired, deleted, more FROM idempotency.reap(100, false)"
+    assert query(reap) == [(0, 1, False)]
+    assert query(reap) == [(0, 0, False)]
+    left = query("SELECT convert_from(key, 'UTF8'), reap_at = 'infinity' FROM idempotency.record ORDER BY 1")
+    assert left == [("expired", True), ("given up", True), ("given up and kept", True), ("unknown", True)]
+
+
+def test_the_rename_keeps_what_is_stored(migrate, query):
+    """Version 5 gave the tables the names that the embedded store uses."""
+    assert migrate("--to", "4").returncode == 0
+    for state in range(1, 6):
+        _record_of_version_4(query, f"state {state}", state, 0, "now() + interval '1 hour'")
+    query("INSERT INTO idempotency.response VALUES (7, now() - interval '1 day', 'the response')")
+    query("INSERT INTO idempotency.audit (action, count, detail) VALUES ('expire', 3, 'before')")
+    query("INSERT INTO idempotency.sweep_watch SELECT tenant, operation, key FROM idempotency.key")
+    query("INSERT INTO idempotency.tenant_use (tenant, records) VALUES ('t', 4)")
+    query("INSERT INTO idempotency.leader VALUES ('maintenance', 'somebody', now())")
+    tables = ("record", "response", "audit", "sweep_watch", "sweep_position", "tenant_use", "leader")
+    # As text, since Python has no infinite times.
+    contents = "SELECT t::text FROM idempotency.{} t"
+    before = {name: query(contents.format(name.replace("record", "key"))) for name in tables}
+    assert len(before["record"]) == 5
+    assert migrate("--to", "5").stdout == f"applied {FILES[4]}\nschema version 5\n"
+    assert {name: query(contents.format(name)) for name in tables} == before
+    assert query("SELECT records, detail FROM idempotency.audit") == [(3, "before")]
+
+
+def test_records_that_are_unknown_already_are_found_and_counted(migrate, query):
+    assert migrate("--to", "5").returncode == 0
+    query(
+        """INSERT INTO idempotency.record (tenant, operation, key, fingerprint, attempt, state, dead_letter,
+             reconcile_after, lease_until, expires_at, reap_at, claimed_at, created_at)
+           SELECT 't', ('o' || i % 2)::bytea, ('k' || i)::bytea, 'f', i, 1 + i % 5, i % 2 = 0, now(),
+             now() - interval '1 hour', now(), now(), now() - interval '2 hours', now()
+           FROM generate_series(1, 50) i"""
+    )
+    assert migrate().returncode == 0
+    assert query(
+        "SELECT convert_from(key, 'UTF8'), attempt, next_try IS NULL, dead_letter,"
+        " since BETWEEN now() - interval '61 minutes' AND now() - interval '59 minutes'"
+        " FROM idempotency.unsettled ORDER BY attempt"
+    ) == [(f"k{i}", i, i % 2 == 0, i % 2 == 0, True) for i in range(3, 51, 5)]
+    query("SELECT idempotency.tidy_unsettled(100)")
+    totals = "SELECT convert_from(operation, 'UTF8'), records, dead_letters FROM idempotency.unsettled_total"
+    assert query(f"{totals} ORDER BY 1") == [("o0", 5, 5), ("o1", 5, 0)]
+    assert query("SELECT count(*) FROM idempotency.unsettled") == [(10,)]
+
+
+def test_after_the_rename_nothing_has_an_old_name(migrate, query):
+    assert migrate().returncode == 0
+    names = query(
+        "SELECT relname FROM pg_class WHERE relnamespace = 'idempotency'::regnamespace UNION"
+        " SELECT conname FROM pg_constraint WHERE connamespace = 'idempotency'::regnamespace"
+    )
+    assert [name for (name,) in names if name.startswith("key")] == []
+    texts = query(
+        "SELECT prosrc FROM pg_proc WHERE pronamespace = 'idempotency'::regnamespace UNION ALL"
+        " SELECT description FROM pg_description d JOIN pg_class c ON c.oid = d.objoid"
+        " WHERE c.relnamespace = 'idempotency'::regnamespace AND NOT c.relispartition"
+    )
+    old = re.compile(r"idempotency\.key\b|\bkey\.\w|\bin key\b|\bkey row\b|action, count")
+    assert [text for (text,) in texts if old.search(text)] == []
+
+
+def test_the_functions_run_after_the_rename(migrate, query):
+    """With records that the version before wrote: each function reads and writes the renamed tables."""
+    assert migrate("--to", "4").returncode == 0
+    past = "now() - interval '1 day'"
+    _record_of_version_4(query, "lease ran out", 1, None, past)
+    _record_of_version_4(query, "completed", 2, 0, past)
+    query("INSERT INTO idempotency.tenant_use (tenant, records) VALUES ('t', 0)")
+    assert migrate().returncode == 0
+    assert query("SELECT to_unknown, to_retry, more FROM idempotency.sweep(10, NULL, 10)") == [(1, 0, False)]
+    assert query("SELECT records, live, complete FROM idempotency.count_tenant('t', 10)") == [(2, 0, True)]
+    assert query("SELECT idempotency.recount_tenants(10)") == [(1,)]
+    assert query("SELECT records FROM idempotency.tenant_use") == [(2,)]
+    assert query("SELECT expired, deleted, more FROM idempotency.reap(10, true)") == [(1, 0, False)]
+    audit = query("SELECT action, records FROM idempotency.audit ORDER BY id")
+    assert audit == [("lease_to_unknown", 1), ("expire", 1)]
+
+
+@pytest.mark.parametrize("start", [0, 4])
+def test_an_earlier_version_keeps_the_rights_on_its_tables(migrate, query, start):
+    """Modules of that version may run: `--to` their version must not lock them out."""
+    for _ in range(2 if start else 1):
+        assert migrate("--to", "4").returncode == 0
+    renamed = {
+        (who, "key" if name == "record" else name, right)
+        for who, name, right in FILTER | OPERATOR
+        if name not in OF_VERSION_6
+    }
+    assert rights(query) == renamed | UPSTREAM
+
+
+def test_a_new_module_refuses_the_schema_of_an_older_one(server, database, migrate, session_workspace):
+    assert migrate("--to", str(NEWEST - 1)).returncode == 0
+    store = StoreDriver(session_workspace, server.conninfo(database))
+    try:
+        wait_for(lambda: store.stats()["last_error"], "it has connected")
+        assert store.stats()["last_error"].endswith(
+            f"the schema has version {NEWEST - 1}, but version {NEWEST} is required:"
+            " run idempotencyctl migrate"
+        )
+        assert store.claim("key", deadline=1).result == "unavailable"
+        assert migrate().returncode == 0
+        store.claims_again("key")
+    finally:
+        store.stop()
+
+
+def test_modules_from_before_the_rename_are_refused(migrate, query):
+    """They compare their own version with this number, and say that the schema requires a newer module."""
+    assert migrate("--to", "4").returncode == 0
+    assert query("SELECT max(compatible_with) FROM idempotency.schema_version") == [(1,)]
+    assert migrate().returncode == 0
+    assert query("SELECT max(compatible_with) >= 5 FROM idempotency.schema_version") == [(True,)]
+
+
+# Columns that only one of the stores needs. All others have the same name in both.
+OWN_COLUMNS = {
+    "record": {"reap_at", "id", "expired_at", "unknown_since"},
+    "response": {"expires_at", "id"},
+    "tenant_use": {"asked_at", "counted_at", "counting_took"},
+    "audit": set(),
+    "leader": set(),
+}
+
+
+def test_both_stores_have_the_same_words(migrate, query):
+    assert migrate().returncode == 0
+    with contextlib.closing(sqlite3.connect(":memory:")) as db:
+        for path in sorted((ROOT / "sql" / "sqlite").glob("0*.sql")):
+            db.executescript(path.read_text())
+        embedded = db.execute(
+            "SELECT t.name, c.name FROM sqlite_schema t JOIN pragma_table_info(t.name) c"
+            " WHERE t.type = 'table'"
+        ).fetchall()
+    there = query(
+        "SELECT c.relname, a.attname FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid"
+        " WHERE c.relnamespace = 'idempotency'::regnamespace AND c.relkind IN ('r', 'p') AND a.attnum > 0"
+    )
+    for table, own in OWN_COLUMNS.items():
+        columns, others = ({column for name, column in rows if name == table} for rows in (there, embedded))
+        assert columns ^ others == own, table
+    shared = {name for name, _ in there} & {name for name, _ in embedded}
+    assert shared == set(OWN_COLUMNS)
 
 
 def test_never_backwards(migrate, query):
@@ -205,7 +389,9 @@ def test_many_at_once_run_each_migration_once(server, database, query, gate):
     outputs = [racer.communicate(timeout=60) for racer in racers]
     assert [racer.returncode for racer in racers] == [0] * 8, outputs
     lines = "".join(out for out, _ in outputs).splitlines()
-    assert sorted(line for line in lines if line.startswith("ran ")) == [f"ran {name}" for name in FILES]
+    assert sorted(line for line in lines if line.startswith("applied ")) == [
+        f"applied {name}" for name in FILES
+    ]
     assert lines.count(f"schema version {NEWEST}") == 8
     assert query("SELECT count(*) FROM idempotency.schema_version") == [(NEWEST,)]
 
@@ -269,18 +455,18 @@ def test_session_that_is_ended_while_it_waits_is_not_blamed_on_others(server, da
 def test_dry_run_prints_the_plan_and_changes_nothing(migrate, query):
     result = migrate("--dry-run")
     assert (result.returncode, result.stderr) == (0, "")
-    assert result.stdout.startswith(f"-- schema version 0, wanted {NEWEST}\n")
+    assert result.stdout.startswith(f"-- current schema version 0, target version {NEWEST}\n")
     for name in [*FILES, "privileges.sql"]:
         assert f"-- {name}\n{(ROOT / 'sql' / name).read_text()}" in result.stdout
     assert query("SELECT to_regnamespace('idempotency')") == [(None,)]
     assert query("SELECT count(*) FROM pg_roles WHERE rolname LIKE 'idempotency%%'") == [(0,)]
 
 
-def test_dry_run_tells_what_is_missing_only(migrate, query):
+def test_dry_run_prints_only_what_is_missing(migrate, query):
     assert migrate("--to", "1").returncode == 0
     before = shape(query)
     result = migrate("--dry-run")
-    assert result.stdout.startswith(f"-- schema version 1, wanted {NEWEST}\n")
+    assert result.stdout.startswith(f"-- current schema version 1, target version {NEWEST}\n")
     assert f"-- {FILES[0]}\n" not in result.stdout
     assert f"-- {FILES[1]}\n" in result.stdout
     assert (version(query), shape(query)) == (1, before)
@@ -292,7 +478,7 @@ def test_what_dry_run_prints_can_be_run_by_hand(server, migrate, query):
     rows, which the command then lacks; so it refuses rather than guess."""
     plan = migrate("--dry-run").stdout
     query(plan)
-    assert query("SELECT to_regclass('idempotency.key')::text") == [("idempotency.key",)]
+    assert query("SELECT to_regclass('idempotency.record')::text") == [("idempotency.record",)]
     result = migrate()
     assert result.returncode == 1
     assert "already exists" in result.stderr
@@ -312,7 +498,10 @@ def test_database_that_is_newer_than_the_program(migrate, query):
     for words in ([], ["--dry-run"], ["--to", "1"]):
         result = migrate(*words)
         assert (result.returncode, result.stdout) == (1, "")
-        assert f"schema version {NEWEST + 1}, this program knows {NEWEST}: use a newer one" in result.stderr
+        assert (
+            f"schema version {NEWEST + 1}, but this program knows only {NEWEST}: use a newer one"
+            in result.stderr
+        )
     assert (shape(query), rights(query)) == before
 
 
@@ -322,7 +511,7 @@ def test_migration_that_was_run_with_another_text(migrate, query):
     before = shape(query)
     result = migrate()
     assert (result.returncode, result.stdout) == (1, "")
-    assert f"migration {FILES[0]} was run with another text" in result.stderr
+    assert f"migration {FILES[0]} was applied with different contents" in result.stderr
     assert shape(query) == before
 
 
@@ -341,21 +530,21 @@ def test_failing_migration_leaves_nothing_half_done(migrate, query):
     before = shape(query), rights(query)
     result = migrate()
     assert (result.returncode, result.stdout) == (1, "")
-    assert re.search(rf'{FILES[1]}: .*"sweep_watch" already exists.*; it was rolled back', result.stderr)
+    assert re.search(rf'{FILES[1]}: .*"sweep_watch" already exists.*; rolled back', result.stderr)
     assert (version(query), shape(query), rights(query)) == (1, *before)
     query("DROP TABLE idempotency.sweep_watch")
     assert migrate().returncode == 0
     assert version(query) == NEWEST
 
 
-def test_table_in_use_is_waited_for_no_longer_than_told(server, database, migrate, query):
+def test_table_in_use_is_waited_for_no_longer_than_the_limit(server, database, migrate, query):
     """Requests queue up behind a migration that waits: it gives up, and says so."""
     with server.connect(database) as stranger:
         stranger.execute("BEGIN")
         stranger.execute("CREATE SCHEMA idempotency")
         result = migrate("--lock-timeout", "100")
         assert result.returncode == 1
-        assert re.search(rf"{FILES[0]}: .*lock timeout.*; it was rolled back", result.stderr)
+        assert re.search(rf"{FILES[0]}: .*lock timeout.*; rolled back", result.stderr)
         stranger.execute("ROLLBACK")
     assert version(query) == 0
     assert migrate("--lock-timeout", "100").returncode == 0
@@ -366,14 +555,14 @@ def test_table_in_use_is_waited_for_no_longer_than_told(server, database, migrat
 
 def test_no_server(server):
     result = ctl.run("migrate", "--conninfo", "host=127.0.0.1 port=1 password=hush-hush")
-    assert (result.returncode, result.stdout) == (1, "")
+    assert (result.returncode, result.stdout) == (3, "")
     assert "cannot connect" in result.stderr
     assert "hush" not in result.stderr
 
 
 def test_no_such_database(server):
     result = ctl.run("migrate", "--conninfo", server.conninfo("nowhere"))
-    assert result.returncode == 1
+    assert result.returncode == 3
     assert 'database "nowhere" does not exist' in result.stderr
 
 
@@ -403,7 +592,7 @@ def test_password_file(postgres_server, folder):
     secret = folder / "secret"
     words = ["migrate", "--conninfo", fresh.conninfo(user="secretive"), "--password-file"]
     secret.write_text("wrong\n")
-    wait_for(lambda: ctl.run(*words, str(secret)).returncode == 1, "passwords are asked for")
+    wait_for(lambda: ctl.run(*words, str(secret)).returncode == 3, "passwords are asked for")
     secret.write_text("hush hush\n")
     result = ctl.run(*words, str(secret))
     assert (result.returncode, result.stderr) == (0, "")
@@ -424,7 +613,7 @@ def test_role_without_rights(migrate, query, role):
     assert query("SELECT to_regnamespace('idempotency')") == [(None,)]
 
 
-def test_role_that_may_not_make_roles_is_told_and_helped_later(server, database, migrate, query, role):
+def test_role_that_may_not_create_roles_is_warned_and_helped_later(server, database, migrate, query, role):
     owner = role("schema_owner", "", f"CREATE ON DATABASE {database}")
     result = migrate(user=owner)
     assert (result.returncode, result.stderr) == (0, "")
@@ -453,30 +642,61 @@ FILTER = granted(
     {
         "schema": "USAGE",
         "schema_version": "SELECT",
-        "key": "SELECT INSERT UPDATE DELETE",
+        "record": "SELECT INSERT UPDATE DELETE",
         "response": "SELECT INSERT",
         "response_default": "SELECT DELETE",
         "leader": "SELECT INSERT UPDATE",
         "audit": "INSERT",
         "sweep_position": "SELECT UPDATE",
         "sweep_watch": "SELECT INSERT DELETE",
+        "tenant_use": "SELECT INSERT UPDATE",
         "make_response_partitions": "EXECUTE",
         "drop_response_partitions": "EXECUTE",
         "sweep": "EXECUTE",
         "reap": "EXECUTE",
+        "count_tenant": "EXECUTE",
+        "recount_tenants": "EXECUTE",
+        "unsettled": "SELECT INSERT UPDATE DELETE",
+        "unsettled_total": "SELECT",
+        "unsettled_change": "SELECT",
+        "tidy_unsettled": "EXECUTE",
     },
 )
+OF_VERSION_6 = {
+    "unsettled",
+    "unsettled_total",
+    "unsettled_change",
+    "records",
+    "readable",
+    "key_hash",
+    "tidy_unsettled",
+    "purge_tenant",
+}
 UPSTREAM = granted("idempotency_upstream", {"schema": "USAGE"})
-OPERATOR_WRITES = {"key": "UPDATE DELETE", "response": "INSERT DELETE", "audit": "INSERT"}
+OPERATOR_WRITES = {
+    "record": "UPDATE DELETE",
+    "response": "INSERT DELETE",
+    "audit": "INSERT",
+    "unsettled": "INSERT UPDATE DELETE",
+    "readable": "EXECUTE",
+    "key_hash": "EXECUTE",
+    "tidy_unsettled": "EXECUTE",
+    "purge_tenant": "EXECUTE",
+}
 OPERATOR_READS = [
     "schema_version",
-    "key",
+    "record",
     "response",
     "response_default",
     "audit",
     "leader",
     "sweep_position",
     "sweep_watch",
+    "tenant_use",
+    "unsettled",
+    "unsettled_total",
+    "unsettled_change",
+    "records",
 ]
 OPERATOR = (
     granted("idempotency_operator", {"schema": "USAGE"})
@@ -509,11 +729,11 @@ def test_rights_that_are_too_many_are_taken_back(migrate, query):
 
 FORBIDDEN = {
     "gateway": [
-        "DROP TABLE idempotency.key",
-        "TRUNCATE idempotency.key",
-        "ALTER TABLE idempotency.key ADD COLUMN x int",
+        "DROP TABLE idempotency.record",
+        "TRUNCATE idempotency.record",
+        "ALTER TABLE idempotency.record ADD COLUMN x int",
         "CREATE TABLE idempotency.mine ()",
-        "CREATE INDEX ON idempotency.key (state)",
+        "CREATE INDEX ON idempotency.record (state)",
         "SELECT * FROM idempotency.audit",
         "UPDATE idempotency.audit SET action = 'x'",
         "DELETE FROM idempotency.audit",
@@ -521,6 +741,8 @@ FORBIDDEN = {
         "DELETE FROM idempotency.response",
         "DELETE FROM idempotency.leader",
         "DELETE FROM idempotency.sweep_position",
+        "UPDATE idempotency.unsettled_total SET records = 0",
+        "SELECT * FROM idempotency.purge_tenant('t', 'a', 'r', false, 1)",
         "INSERT INTO idempotency.schema_version VALUES (9, 'x', '', 1)",
         "UPDATE idempotency.schema_version SET version = 9",
         "DROP FUNCTION idempotency.reap(bigint, boolean)",
@@ -528,20 +750,22 @@ FORBIDDEN = {
         "DROP SCHEMA idempotency CASCADE",
     ],
     "service": [
-        "SELECT * FROM idempotency.key",
+        "SELECT * FROM idempotency.record",
         "SELECT * FROM idempotency.response",
         "INSERT INTO idempotency.audit (action) VALUES ('x')",
         "SELECT idempotency.drop_response_partitions()",
         "SELECT * FROM idempotency.reap(1, false)",
     ],
     "operator": [
-        "INSERT INTO idempotency.key (attempt) VALUES (1)",
-        "TRUNCATE idempotency.key",
+        "INSERT INTO idempotency.record (attempt) VALUES (1)",
+        "TRUNCATE idempotency.record",
         "DELETE FROM idempotency.audit",
         "UPDATE idempotency.audit SET action = 'x'",
         "UPDATE idempotency.response SET body = ''",
         "DROP TABLE idempotency.response",
         "SELECT idempotency.drop_response_partitions()",
+        "UPDATE idempotency.unsettled_total SET records = 0",
+        "DELETE FROM idempotency.unsettled_change",
     ],
     "stranger": [
         "SELECT * FROM idempotency.schema_version",
@@ -591,27 +815,27 @@ def test_partitions_of_later_days_are_reached_through_their_parent_only(
 # --- Old and new side by side
 
 
-def test_traffic_goes_on_while_the_schema_is_migrated(server, database, migrate, query, role):
+def test_traffic_continues_while_the_schema_is_migrated(server, database, migrate, query, role):
     """The load ends with an error if a single operation fails."""
     assert migrate().returncode == 0
     role("gateway", "IN ROLE idempotency_filter")
     load = [LOAD, server.conninfo(database, user="gateway"), "lives", "4", "16"]
     with subprocess.Popen([*load, "old"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as old:
         try:
-            wait_for(lambda: query("SELECT count(*) > 100 FROM idempotency.key")[0][0], "lives are led")
+            wait_for(lambda: query("SELECT count(*) > 100 FROM idempotency.record")[0][0], "lives are led")
             for _ in range(3):
                 # Rights are taken and given in one transaction.
                 assert migrate().returncode == 0
             # As the next version's migration might: one that the present module works with.
             query(
-                "ALTER TABLE idempotency.key ADD COLUMN later integer NOT NULL DEFAULT 7;"
+                "ALTER TABLE idempotency.record ADD COLUMN later integer NOT NULL DEFAULT 7;"
                 "ALTER TABLE idempotency.response ADD COLUMN later text;"
                 "INSERT INTO idempotency.schema_version (version, name, checksum, compatible_with)"
                 f" VALUES ({NEWEST + 1}, 'later.sql', '', {NEWEST})"
             )
-            seen = query("SELECT count(*) FROM idempotency.key")[0][0]
+            seen = query("SELECT count(*) FROM idempotency.record")[0][0]
             wait_for(
-                lambda: query("SELECT count(*) FROM idempotency.key")[0][0] > seen,
+                lambda: query("SELECT count(*) FROM idempotency.record")[0][0] > seen,
                 "sessions of before go on",
             )
             # One that is started now.
@@ -621,7 +845,7 @@ def test_traffic_goes_on_while_the_schema_is_migrated(server, database, migrate,
             assert old.returncode == 0, errors
         finally:
             old.kill()
-    states = query("SELECT state, count(*) FROM idempotency.key GROUP BY 1")
+    states = query("SELECT state, count(*) FROM idempotency.record GROUP BY 1")
     assert [state for state, _ in states] == [2], "every life that was begun was completed"
 
 
@@ -660,7 +884,13 @@ def test_functions_with_the_owners_rights_trust_no_search_path(migrate, query):
         "SELECT proname, proconfig FROM pg_proc"
         " WHERE pronamespace = 'idempotency'::regnamespace AND prosecdef"
     )
-    assert {name for name, _ in functions} == {"make_response_partitions", "drop_response_partitions"}
+    assert {name for name, _ in functions} == {
+        "make_response_partitions",
+        "drop_response_partitions",
+        "count_unsettled",
+        "tidy_unsettled",
+        "purge_tenant",
+    }
     for name, settings in functions:
         assert "search_path=pg_catalog, pg_temp" in settings, name
 

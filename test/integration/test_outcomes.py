@@ -1,6 +1,7 @@
 """What becomes of the record: each way in which an upstream call can end, on every Envoy that we support.
 
-What Envoy makes of failures stands in source/protocol/classify.cc. Clients that leave are in
+What Envoy makes of failures is in source/protocol/outcome.cc, what a second proxy makes of them in
+test_second_proxy.py. Clients that leave are in
 test_disconnects.py, internal redirects in test_redirects.py, long answers in test_long_answers.py.
 """
 
@@ -47,10 +48,15 @@ def change(config: EnvoyConfig, port: int) -> None:
     config.route("/dead-retry/", required, cluster="dead", retry_policy=retries)
     config.route("/up-retry/", required, retry_policy={**retries, "retry_on": "5xx"})
     config.route("/slow/", required, timeout="0.3s")
+    config.route("/optional/", {"enforcement": "OPTIONAL"})
     per_try = {"retry_on": "connect-failure", "num_retries": 1, "per_try_timeout": "0.3s"}
     config.route("/per-try/", required, retry_policy=per_try)
-    config.route("/idle/", required, idle_timeout="0.3s")
-    config.route("/duration/", required, max_stream_duration={"max_stream_duration": "0.3s"})
+    again = {**per_try, "retry_on": "gateway-error"}
+    config.route("/per-try-retry/", required, retry_policy=again)
+    hedge = {"hedge_on_per_try_timeout": True}
+    config.route("/hedged/", required, retry_policy=again, hedge_policy=hedge)
+    config.route("/idle/", required, idle_timeout="1s")
+    config.route("/duration/", required, max_stream_duration={"max_stream_duration": "1s"})
     # One operation, so that a request of one waits for that of the other.
     waits = {**required, "operation": "waits", "fingerprint": {"mode": "NONE"}}
     waits["in_flight"] = {"action": "WAIT", "wait": "60s"}
@@ -79,7 +85,11 @@ def change(config: EnvoyConfig, port: int) -> None:
 
 @pytest.fixture(scope="module", params=ENVOY_VERSIONS)
 def site(request, session_workspace: Workspace):
-    routes = {"up": {}, "all": {"retryable_statuses": [], "released_statuses": []}}
+    routes = {
+        "up": {},
+        "all": {"server_errors": "KEEP", "retryable_statuses": [], "released_statuses": []},
+        "strict": {"server_errors": "UNKNOWN"},
+    }
     upstream = Upstream(session_workspace)
     made = Site(
         session_workspace,
@@ -94,7 +104,7 @@ def site(request, session_workspace: Workspace):
 
 def ended(name: str) -> dict[str, int]:
     """Counters of one request that was claimed and ended so."""
-    return {"covered": 1, "reserve__created": 1, f"ended__{name}": 1}
+    return {"covered": 1, "claim__created": 1, f"ended__{name}": 1}
 
 
 # --- A whole response
@@ -113,7 +123,7 @@ def test_complete_response_is_stored(site, path, status):
 
 
 @every_upstream
-@pytest.mark.parametrize("status", [408, 425, 429, 500, 502, 503, 504, 599])
+@pytest.mark.parametrize("status", [425, 429, 500, 503])
 def test_retryable_status_lets_the_next_request_run(site, path, status):
     key = new_key()
     with site.counts(**ended("failed_retryable")):
@@ -126,8 +136,26 @@ def test_retryable_status_lets_the_next_request_run(site, path, status):
     assert len(site.executions(key)) == 2
 
 
-@pytest.mark.parametrize("status", [401, 403, 407, 500, 503])
-def test_lists_may_be_empty_then_every_answer_is_a_result(site, status):
+@every_upstream
+@pytest.mark.parametrize("status", [408, 501, 502, 504, 599])
+def test_server_error_that_may_be_a_gateways_is_unknown(site, path, status):
+    key = new_key()
+    with site.counts(**ended("unknown")):
+        assert site.send(path, key, status=status).status == status
+    assert site.record(key)["last_error"] == f"status_{status}"
+    is_unknown(site, path, key)
+
+
+@pytest.mark.parametrize("status", [500, 502, 503, 504, 408])
+def test_strict_route_runs_no_retry_after_a_server_error(site, status):
+    key = new_key()
+    with site.counts(**ended("unknown")):
+        assert site.send("/strict/", key, status=status).status == status
+    is_unknown(site, "/strict/", key)
+
+
+@pytest.mark.parametrize("status", [401, 403, 407, 408, 425, 429, 500, 502, 503, 504])
+def test_every_answer_may_be_kept(site, status):
     key = new_key()
     first = site.send("/all/", key, status=status)
     assert site.send("/all/", key, status=200).body == first.body
@@ -147,13 +175,31 @@ def test_authorisation_answer_releases(site, path, status):
     assert site.send(path, key, body=b"[1]", status=201).status == 201
 
 
-def test_authorisation_answer_after_retries_is_unknown(site):
+@pytest.mark.parametrize("status", [401, 403, 425, 429, 500, 503])
+def test_last_answer_of_several_attempts_frees_nothing(site, status):
     """The earlier try may have run."""
     key = new_key()
-    site.upstream.script({"status": 500}, {"status": 401}, key=key)
-    with site.counts(**ended("unknown")):
-        assert site.send("/up-retry/", key).status == 401
-    assert site.state(key) == "unknown"
+    site.upstream.script({"status": 500}, {"status": status}, key=key, repeat=True)
+    with site.counts(**ended("unknown"), outcome__sent_before=1):
+        assert site.send("/up-retry/", key).status == status
+    is_unknown(site, "/up-retry/", key)
+
+
+def test_per_try_timeout_and_then_an_error_frees_nothing(site):
+    """The first try ran and was too slow; the second is told to come again."""
+    key = new_key()
+    site.upstream.script({"delay_ms": 1500}, {"status": 503}, key=key)
+    with site.counts(**ended("unknown"), outcome__sent_before=1):
+        assert site.send("/per-try-retry/", key).status == 503
+    is_unknown(site, "/per-try-retry/", key)
+
+
+def test_hedged_request_frees_nothing(site):
+    """Envoy sends a second copy while the first still runs, and takes whichever answers."""
+    key = new_key()
+    site.upstream.script({"delay_ms": 800, "status": 503}, {"delay_ms": 100, "status": 503}, key=key)
+    assert site.send("/hedged/", key).status == 503
+    is_unknown(site, "/hedged/", key)
 
 
 def test_success_after_a_retry_is_stored(site):
@@ -194,6 +240,94 @@ def test_interim_responses_do_not_count(site, hint):
     assert first.status == 200
     assert site.send("/up/", key).body == first.body
     assert len(site.executions(key)) == 1
+
+
+# --- What the upstream declares
+
+DECLARED = {"completed": "completed", "retryable": "failed_retryable", "not-run": None, "unknown": "unknown"}
+
+
+def declaring(value: str) -> list[list[str]]:
+    return [["idempotency-outcome", value]]
+
+
+@every_upstream
+@pytest.mark.parametrize("status", [200, 401, 422, 500, 502])
+@pytest.mark.parametrize("value", DECLARED)
+def test_declared_outcome_beats_the_status(site, path, status, value):
+    key, state = new_key(), DECLARED[value]
+    with site.counts(**ended(state or "released"), outcome__declared=1):
+        first = site.send(path, key, status=status, headers_sent=declaring(value))
+    assert (first.status, first.header("idempotency-outcome")) == (status, None)
+    assert site.state(key) == state
+    retry = site.send(path, key)
+    if state == "completed":
+        assert (retry.status, retry.body, retry.header("idempotency-outcome")) == (status, first.body, None)
+    elif state == "unknown":
+        assert code_of(retry) == "idempotency_outcome_unknown"
+    else:
+        assert (retry.status, len(site.executions(key))) == (200, 2)
+
+
+def test_outcome_may_be_declared_in_trailers(site):
+    key = new_key()
+    first = site.send("/h2/", key, http2=True, status=503, trailers=declaring("completed"))
+    assert (first.status, first.trailers) == (503, [])
+    assert site.send("/h2/", key, http2=True).status == 503
+    assert len(site.executions(key)) == 1
+
+
+def test_declaration_in_trailers_that_envoy_drops_leaves_the_outcome_unknown(site):
+    """HTTP/1.1 trailers are dropped unless Envoy is told otherwise; the header that announces them is not."""
+    key = new_key()
+    with site.counts(**ended("unknown"), outcome__invalid=1):
+        first = site.send(
+            "/up/",
+            key,
+            status=503,
+            headers_sent=[["trailer", "idempotency-outcome"]],
+            trailers=declaring("unknown"),
+        )
+    assert first.status == 503
+    is_unknown(site, "/up/", key)
+
+
+def test_declaration_never_reaches_a_client_without_a_key(site):
+    answer = site.send("/optional/", headers_sent=declaring("completed"))
+    assert (answer.status, answer.header("idempotency-outcome")) == (200, None)
+
+
+@pytest.mark.parametrize("value", ["done", '"completed"', "completed, not-run", "?1"])
+def test_declaration_without_a_meaning_is_unknown(site, value):
+    key = new_key()
+    with site.counts(**ended("unknown"), outcome__invalid=1):
+        first = site.send("/up/", key, headers_sent=declaring(value))
+    assert first.header("idempotency-outcome") is None
+    is_unknown(site, "/up/", key)
+
+
+def test_declaration_survives_a_truncated_body(site):
+    key = new_key()
+    site.send("/up/", key, fault="close_mid_body", body_size=1000, headers_sent=declaring("not-run"))
+    site.wait_for_state(key, None)
+    assert site.send("/up/", key).status == 200
+
+
+def test_client_cannot_forge_headers_by_underscores(site):
+    """CGI and WSGI servers take both forms for the same header."""
+    key = new_key()
+    forged = {
+        "idempotency_attempt": "1",
+        "idempotency_recovery_point": "done",
+        "idempotency-recovery_point": "done",
+        "idempotency_key": "other",
+        "x_other": "stays",
+    }
+    assert site.send("/up/", key, headers=forged).status == 200
+    (received,) = site.upstream.log("received", key=key)
+    names = {name for name, _ in received["headers"]}
+    assert names.isdisjoint(forged.keys() - {"x_other"})
+    assert "x_other" in names
 
 
 # --- Never sent
@@ -255,12 +389,13 @@ def test_denied_by_a_filter_before_ours_claims_nothing(site):
     assert site.record(key) is None
 
 
-def test_refused_stream_releases(site):
+def test_refused_stream_is_unknown(site):
+    """HAProxy refuses a stream also if its server closed the connection after it had read the request."""
     key = new_key()
-    with site.counts(**ended("released")):
+    with site.counts(**ended("unknown")):
         assert site.send("/h2/", key, fault="refuse_stream").status == 503
-    assert site.record(key) is None
-    assert site.send("/h2/", key).status == 200
+    assert site.state(key) == "unknown"
+    assert code_of(site.send("/h2/", key)) == "idempotency_outcome_unknown"
 
 
 def test_goaway_runs_nothing_twice(site):
@@ -322,7 +457,8 @@ def test_timeout_is_unknown(site, path, http2):
     with site.counts(**ended("unknown")):
         response = site.send(path, key, http2=http2, hold=f"for ever {key}")
     assert response.status == 504
-    assert response.header("idempotency-key-expires")
+    # No time ends this record.
+    assert response.header("idempotency-key-expires") is None
     assert len(site.executions(key)) == 1
     is_unknown(site, path, key)
 
@@ -364,7 +500,7 @@ def test_timeout_while_the_request_is_held_claims_nothing(site, path, http2):
 def test_timeout_while_the_request_waits_for_another(site, http2):
     key = new_key()
     with site.running("/waited-for/", key) as let_go:
-        with site.counts(covered=1, waited=1, reserve__in_progress=1):
+        with site.counts(covered=1, waited=1, claim__in_progress=1):
             assert site.send("/wait-idle/", key, http2=http2).status == 504
         assert let_go().status == 200
     assert len(site.executions(key)) == 1

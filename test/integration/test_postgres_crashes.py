@@ -24,7 +24,7 @@ class Rig:
     database: str
 
     def rows(self, key: str) -> list[tuple]:
-        sql = "SELECT attempt, state FROM idempotency.key WHERE key = %s"
+        sql = "SELECT attempt, state FROM idempotency.record WHERE key = %s"
         return self.server.query(sql, key.encode(), database=self.database)
 
     def wait_for_rows(self, key: str, rows: list[tuple]) -> None:
@@ -33,7 +33,7 @@ class Rig:
     def lock(self) -> psycopg.Connection:
         """Nobody can read or write a record while this connection lasts."""
         stranger = psycopg.connect(self.server.conninfo(self.database))
-        stranger.execute("LOCK TABLE idempotency.key IN ACCESS EXCLUSIVE MODE")
+        stranger.execute("LOCK TABLE idempotency.record IN ACCESS EXCLUSIVE MODE")
         return stranger
 
     def wait_for_the_lock(self) -> None:
@@ -230,7 +230,7 @@ def test_no_free_connection_is_unavailable_until_there_is_one(postgres_server, s
     # One of the four that it wants is enough.
     others.pop().close()
     attempt = store.claims_again("k")
-    assert server.query("SELECT attempt FROM idempotency.key", database=name) == [(attempt,)]
+    assert server.query("SELECT attempt FROM idempotency.record", database=name) == [(attempt,)]
     for other in others:
         other.close()
     store.wait_until_up(4)
@@ -252,7 +252,7 @@ def test_a_full_disk_is_unavailable_and_loses_nothing(workspace, postgres_server
     disk.empty()
     store.completes_again("running", running, "x" * 1000000)
     store.claims_again("after")
-    there = dict(server.query("SELECT attempt, state FROM idempotency.key", database="small"))
+    there = dict(server.query("SELECT attempt, state FROM idempotency.record", database="small"))
     assert set(acknowledged) <= set(there)
 
 
@@ -275,7 +275,7 @@ def test_a_full_disk_of_the_log_loses_nothing(workspace, postgres_server, store_
     assert "PANIC" in server.process.output(), "else this shows nothing"
 
     def there() -> set[int]:
-        rows = server.query("SELECT attempt FROM idempotency.key WHERE key <> 'after'", database="small")
+        rows = server.query("SELECT attempt FROM idempotency.record WHERE key <> 'after'", database="small")
         return {attempt for (attempt,) in rows}
 
     # Also what was in doubt is withdrawn.

@@ -40,7 +40,7 @@ def test_a_standby_is_refused_until_it_is_promoted(pair, store_driver):
     primary.kill9()
     standby.promote()
     attempt = store.claims_again("k")
-    assert standby.query("SELECT attempt FROM idempotency.key", database=name) == [(attempt,)]
+    assert standby.query("SELECT attempt FROM idempotency.record", database=name) == [(attempt,)]
 
 
 def test_a_standby_is_refused_whatever_the_conninfo_wants(pair, store_driver):
@@ -57,7 +57,7 @@ def test_the_writable_one_of_two_is_found_in_either_order(pair, store_driver, ta
         store = store_driver(both(*servers, name, target_session_attrs=target))
         store.wait_until_up()
         store.must_claim(f"k{number}")
-    assert primary.query("SELECT count(*) FROM idempotency.key", database=name) == [(2,)]
+    assert primary.query("SELECT count(*) FROM idempotency.record", database=name) == [(2,)]
 
 
 def test_failover_loses_nothing_acknowledged_and_claims_nothing_twice(pair, store_driver):
@@ -92,7 +92,7 @@ def test_the_old_primary_that_comes_back_is_not_followed(pair, store_driver):
     standby.query("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %s", name)
     wait_for(lambda: store.stats()["connections_lost"] >= lost + 4, "the store notices", deadline=30)
     later = store.claims_again("later")
-    there = standby.query("SELECT attempt FROM idempotency.key ORDER BY claimed_at", database=name)
+    there = standby.query("SELECT attempt FROM idempotency.record ORDER BY claimed_at", database=name)
     assert there == [(before,), (after,), (later,)]
     # A store that knows nothing of this finds the old one first, and is not told that it has claimed.
     naive = store_driver(primary.conninfo(name), timeout_ms=500)
@@ -109,7 +109,7 @@ def test_a_primary_that_became_a_standby_is_left(pair, store_driver):
     standby.promote()
     primary.follow(standby)
     attempt = store.claims_again("after")
-    there = standby.query("SELECT attempt FROM idempotency.key ORDER BY claimed_at", database=name)
+    there = standby.query("SELECT attempt FROM idempotency.record ORDER BY claimed_at", database=name)
     assert there == [(before,), (attempt,)]
 
 
@@ -169,11 +169,37 @@ def test_a_claim_whose_wait_for_the_standby_is_cancelled_is_in_doubt(lonely, sto
     assert server.query("SELECT pg_cancel_backend(%s)", pid) == [(True,)]
     answer = claim.get()
     assert (answer.result, "standby" in answer.reason) == ("in_doubt", True), answer
-    assert server.query("SELECT attempt FROM idempotency.key", database=name) == [(lost,)]
+    assert server.query("SELECT attempt FROM idempotency.record", database=name) == [(lost,)]
     # With a standby again it is withdrawn, and the key can be claimed.
     server.set("synchronous_standby_names", None)
     attempt = store.claims_again("k")
-    assert server.query("SELECT attempt FROM idempotency.key", database=name) == [(attempt,)]
+    assert server.query("SELECT attempt FROM idempotency.record", database=name) == [(attempt,)]
+
+
+@pytest.mark.parametrize("set_for", ["DATABASE {name}", "ROLE {role} IN DATABASE {name}", "the server"])
+def test_a_cancelled_wait_is_seen_where_warnings_are_turned_off(lonely, store_driver, set_for):
+    """The warning is the only trace of it, so no setting may hide it."""
+    server, name = lonely()
+    if set_for == "the server":
+        server.set("client_min_messages", "error")
+    else:
+        ((role,),) = server.query("SELECT current_user")
+        where = set_for.format(name=f'"{name}"', role=f'"{role}"')
+        server.query(f"ALTER {where} SET client_min_messages = error")
+    wait_for(
+        lambda: server.query("SHOW client_min_messages", database=name) == [("error",)],
+        "warnings are turned off",
+        deadline=30,
+    )
+    store = store_driver(server.conninfo(name), timeout_ms=20000)
+    store.wait_until_up()
+    want_standby(server)
+    claim = store.start_claim("k", new_attempt(), deadline=20)
+    server.query("SELECT pg_cancel_backend(%s)", wait_for_sync_wait(server))
+    answer = claim.get()
+    assert (answer.result, "standby" in answer.reason) == ("in_doubt", True), answer
+    server.set("synchronous_standby_names", None)
+    store.claims_again("k")
 
 
 @pytest.mark.parametrize("end", ["pg_cancel_backend", "pg_terminate_backend"])
@@ -211,7 +237,7 @@ def test_a_standby_that_is_away_for_long_does_not_use_up_the_servers_connections
     server.set("synchronous_standby_names", None)
     attempt = store.claims_again("after")
     wait_for(
-        lambda: server.query("SELECT attempt FROM idempotency.key", database=name) == [(attempt,)],
+        lambda: server.query("SELECT attempt FROM idempotency.record", database=name) == [(attempt,)],
         "all that was in doubt is withdrawn",
         deadline=60,
     )

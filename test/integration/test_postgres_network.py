@@ -23,7 +23,7 @@ class Rig:
     database: str
 
     def rows(self, key: str) -> list[tuple]:
-        sql = "SELECT attempt, state FROM idempotency.key WHERE key = %s"
+        sql = "SELECT attempt, state FROM idempotency.record WHERE key = %s"
         return self.server.query(sql, key.encode(), database=self.database)
 
     def wait_for_rows(self, key: str, rows: list[tuple]) -> None:

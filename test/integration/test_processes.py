@@ -142,7 +142,21 @@ def test_ports_are_free_and_differ():
     assert len(set(ports)) == 20
     for port in ports:
         with socket.socket() as probe:
+            # As servers do: an earlier server's closed connections do not count.
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             probe.bind(("127.0.0.1", port))
+
+
+def test_another_process_gets_other_ports():
+    """Also while nobody listens on them: a server may be down."""
+    ports = {free_port() for _ in range(20)}
+    program = "from harness.ports import free_port; print(*(free_port() for _ in range(900)))"
+    asked = subprocess.run(
+        [sys.executable, "-c", program], cwd=HERE, capture_output=True, text=True, check=True
+    )
+    theirs = {int(port) for port in asked.stdout.split()}
+    assert len(theirs) > 500
+    assert ports.isdisjoint(theirs)
 
 
 def _listening_port(pid: int) -> int:

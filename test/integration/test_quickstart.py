@@ -30,13 +30,17 @@ def ports() -> tuple[str, ...]:
 def test_the_demonstration_goes_well_with_every_envoy(version):
     result = run("--once", *ports(), "--envoy", version)
     assert result.returncode == 0, result.stdout + result.stderr
-    assert "went well" in result.stdout
+    assert "The demonstration passed." in result.stdout
     assert f"Envoy {version} has loaded the module" in result.stdout
     for line in (
         r"POST /payments .* → 201 .*Idempotent-Replayed: true",
         r"20 times POST /payments .* → .*\d \S 201",
-        r"POST /transfers .* → 504 ",
-        r"POST /transfers .* → 409 idempotency_outcome_unknown",
+        r"POST /transfers .* → the client hangs up after a second\n.*\n"
+        r"> POST /transfers .* → 201 .*Idempotent-Replayed: true\)\n"
+        r"  ok      it is the response of the first call\n"
+        r"  ok      the upstream executed it once$",
+        r"POST /refunds .* → 504 ",
+        r"POST /refunds .* → 409 idempotency_outcome_unknown",
         r"POST /payments 201 outcome=replayed key_hash=[0-9a-f]{16}$",
     ):
         assert re.search(line, result.stdout, re.M), f"{line}\n{result.stdout}"
@@ -48,8 +52,23 @@ def test_the_demonstration_goes_well_twice_on_one_store(folder):
         assert result.returncode == 0, result.stdout + result.stderr
 
 
-def test_the_demonstration_notices_when_nothing_is_protected(folder):
+# What a user might leave out, and the checks that must notice it.
+BROKEN = {
+    "nothing is protected": (
+        ("enforcement: REQUIRED", 'enforcement: "OFF"'),
+        ["the filter refused it", "it is the first response", "the upstream executed it once"],
+    ),
+    "runs are attached": (
+        ("detached: { timeout: 20s }", ""),
+        ["it is the response of the first call"],
+    ),
+}
+
+
+@pytest.mark.parametrize("case", BROKEN)
+def test_the_demonstration_notices_what_is_missing(folder, case):
     """An example whose checks cannot fail would show nothing."""
+    change, failures = BROKEN[case]
     copy = folder / "clone"
     shutil.copytree(EXAMPLES, copy / "examples")
     (copy / ".cache").symlink_to(CACHE)
@@ -61,7 +80,8 @@ def test_the_demonstration_notices_when_nothing_is_protected(folder):
         program.write_text("#!/bin/sh\n")
         program.chmod(0o755)
     config = copy / "examples" / "quickstart" / "envoy.yaml"
-    config.write_text(config.read_text().replace("enforcement: REQUIRED", 'enforcement: "OFF"'))
+    assert change[0] in config.read_text()
+    config.write_text(config.read_text().replace(*change))
     environment = {**os.environ, "PATH": f"{folder}:{os.environ['PATH']}"}
     result = subprocess.run(
         [copy / "examples" / "quickstart" / "run", "--once", *ports()],
@@ -71,8 +91,23 @@ def test_the_demonstration_notices_when_nothing_is_protected(folder):
         env=environment,
     )
     assert result.returncode == 1, result.stdout + result.stderr
-    for check in ("the filter refused it", "it is the first answer", "the upstream executed it once"):
+    for check in failures:
         assert f"FAILED  {check}" in result.stdout
+
+
+def test_a_folder_too_long_for_a_socket_is_said_so(folder):
+    long = folder / ("long" * 30)
+    long.mkdir()
+    result = subprocess.run(
+        [RUN, "--once", *ports()],
+        capture_output=True,
+        text=True,
+        timeout=110,
+        env={**os.environ, "TMPDIR": str(long)},
+    )
+    assert result.returncode == 1
+    assert "too long for a socket; set TMPDIR to a shorter path" in result.stderr
+    assert not list(long.iterdir())
 
 
 def test_the_demonstration_works_with_a_service_of_ones_own(upstream):
@@ -92,14 +127,14 @@ def test_the_demonstration_fails_when_the_service_is_not_there():
     ("arguments", "message"),
     [
         (["--prot", "1"], "unknown option '--prot'"),
-        (["--port"], "--port needs a value"),
-        (["--port", "http"], "--port needs a port from 1 to 65535, not 'http'"),
-        (["--admin-port", "65536"], "--admin-port needs a port from 1 to 65535"),
+        (["--port"], "--port requires a value"),
+        (["--port", "http"], "--port must be a port from 1 to 65535, not 'http'"),
+        (["--admin-port", "65536"], "--admin-port must be a port from 1 to 65535"),
         (["--port", "9901"], "--port and --admin-port must differ"),
-        (["--upstream", "localhost"], "--upstream needs HOST:PORT"),
-        (["--store", "mysql"], "--store needs sqlite:PATH or a PostgreSQL conninfo"),
-        (["--store", "sqlite:"], "--store needs sqlite:PATH or a PostgreSQL conninfo"),
-        (["--envoy", "1.38.0"], f"choose from: {' '.join(ENVOY_VERSIONS)}"),
+        (["--upstream", "localhost"], "--upstream must be HOST:PORT"),
+        (["--store", "mysql"], "--store must be sqlite:PATH or a PostgreSQL conninfo"),
+        (["--store", "sqlite:"], "--store must be sqlite:PATH or a PostgreSQL conninfo"),
+        (["--envoy", "1.38.0"], f"choose one of: {' '.join(ENVOY_VERSIONS)}"),
     ],
 )
 def test_bad_options_are_refused(arguments, message):
@@ -137,7 +172,7 @@ def test_it_serves_until_ctrl_c_and_leaves_nothing_behind(workspace, number):
         folder / "log",
         env={"TMPDIR": str(folder)},
     )
-    wait_for(lambda: "Ctrl-C ends it all" in process.output(), process.tail, deadline=100)
+    wait_for(lambda: "Press Ctrl-C to stop" in process.output(), process.tail, deadline=100)
     assert f"Envoy {DEFAULT_ENVOY} with libidempotency.so: http://127.0.0.1:{port}" in process.output()
     answer = post(f"http://127.0.0.1:{port}/payments", key='"8e03978e-40d5-43dd-bc93-6894a57f9324"')
     assert answer.status_code == 201

@@ -20,6 +20,8 @@ def site(request, session_workspace: Workspace):
         config.filter(maintenance={"enabled": False})
         config.route("/off/", {"enforcement": "OFF"})
         follow = {"max_internal_redirects": 2, "redirect_response_codes": [301, 302, 303, 307, 308]}
+        for name in ("dead", "empty"):
+            config.route(f"/{name}/", {"enforcement": "REQUIRED"}, cluster=name)
         for name in ("/from/", "/again/"):
             config.route(name, {"enforcement": "REQUIRED"}, internal_redirect_policy=follow)
         denied = {
@@ -41,7 +43,7 @@ def redirect(site: Site, key: str, target: str, status: int = 302, path: str = "
 
 
 def ended(name: str, redirects: int = 1) -> dict[str, int]:
-    return {"covered": 1, "reserve__created": 1, "redirected": redirects, f"ended__{name}": 1}
+    return {"covered": 1, "claim__created": 1, "redirected": redirects, f"ended__{name}": 1}
 
 
 def paths(site: Site, key: str) -> list[tuple[str, str]]:
@@ -51,7 +53,7 @@ def paths(site: Site, key: str) -> list[tuple[str, str]]:
 @every_target
 @every_downstream
 @pytest.mark.parametrize("status", [302, 307, 308])
-def test_the_claim_goes_on(site, target, http2, status):
+def test_the_claim_moves_on(site, target, http2, status):
     key = new_key()
     redirect(site, key, target, status)
     with site.counts(**ended("completed")):
@@ -71,7 +73,7 @@ def test_the_claim_goes_on(site, target, http2, status):
 
 
 @every_target
-def test_see_other_goes_on_as_get(site, target):
+def test_see_other_continues_as_get(site, target):
     """303: another method, no body, and still the same claim."""
     key = new_key()
     redirect(site, key, target, 303)
@@ -106,23 +108,53 @@ def test_one_redirect_too_many_is_an_answer(site):
     assert len(site.executions(key)) == 3
 
 
-@pytest.mark.parametrize(
-    ("behaviour", "state"),
-    [
-        ({"status": 503}, "failed_retryable"),
-        ({"status": 401}, None),
-        ({"fault": "close_after_read"}, "unknown"),
-        ({"body_size": 3_000_000}, "completed"),
-    ],
-    ids=["failed", "not allowed", "cut off", "too long"],
-)
-def test_how_the_second_call_ends_is_how_the_claim_ends(site, behaviour, state):
+# The first leg has run the request, whatever becomes of the second: nothing lets a retry run again.
+SECOND_LEGS = {
+    "failed": ("/target/", {"status": 503}),
+    "not allowed": ("/target/", {"status": 401}),
+    "too many": ("/target/", {"status": 429}),
+    "cut off": ("/target/", {"fault": "close_after_read"}),
+    "refused": ("/dead/", {}),
+    "no host": ("/empty/", {}),
+}
+
+
+@pytest.mark.parametrize("case", SECOND_LEGS)
+@pytest.mark.parametrize("status", [303, 307])
+def test_second_leg_that_fails_leaves_the_outcome_unknown(site, case, status):
+    target, behaviour = SECOND_LEGS[case]
+    key = new_key()
+    redirect(site, key, target, status)
+    if behaviour:
+        site.upstream.script(behaviour, key=key, path=target)
+    with site.until_counted("ended.unknown"):
+        site.send("/from/", key)
+    runs = len(site.executions(key))
+    assert site.state(key) == "unknown"
+    for _ in range(2):
+        assert code_of(site.send("/from/", key)) == "idempotency_outcome_unknown"
+    assert len(site.executions(key)) == runs
+
+
+def test_second_leg_that_is_too_long_is_a_result(site):
     key = new_key()
     redirect(site, key, "/target/")
-    site.upstream.script(behaviour, key=key, path="/target/")
+    site.upstream.script({"body_size": 3_000_000}, key=key, path="/target/")
     site.send("/from/", key)
-    site.wait_for_state(key, state)
+    site.wait_for_state(key, "completed")
     assert len(site.executions(key)) == 2
+
+
+@pytest.mark.parametrize(
+    ("outcome", "state"), [("not-run", None), ("retryable", "failed_retryable"), ("completed", "completed")]
+)
+def test_second_leg_may_declare_what_became_of_it(site, outcome, state):
+    key = new_key()
+    redirect(site, key, "/target/")
+    said = {"status": 503, "headers": [["idempotency-outcome", outcome]]}
+    site.upstream.script(said, key=key, path="/target/")
+    assert site.send("/from/", key).header("idempotency-outcome") is None
+    site.wait_for_state(key, state)
 
 
 def test_client_that_leaves_during_the_second_call(site):

@@ -7,7 +7,7 @@ import uuid
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from harness.clients import KeepAlive, Load, Request
+from harness.clients import KeepAlive, Load, Request, Twice
 from harness.config import EnvoyConfig, FilterFile, ListenerFile
 from harness.envoy import Envoy
 from harness.paths import ENVOY_VERSIONS
@@ -22,9 +22,13 @@ SWEEP = 1
 CRASHES = ("Caught Segmentation", "Caught Aborted", "terminate called", "assert failure")
 
 
+def _store(records, **more) -> dict:
+    return records.store(**{"timeout": f"{LEASE}s", **more})
+
+
 @pytest.fixture
 def base(upstream, records) -> EnvoyConfig:
-    config = EnvoyConfig.quickstart().for_test(records.store()).upstream(upstream.port)
+    config = EnvoyConfig.quickstart().for_test(_store(records)).upstream(upstream.port)
     policy = {"enforcement": "REQUIRED", "lease": f"{LEASE}s", "completion_timeout": f"{LEASE}s"}
     maintenance = {"sweep_interval": f"{SWEEP}s", "reap_interval": f"{SWEEP}s"}
     return config.filter(maintenance=maintenance).route("/any", policy, timeout="60s").listen(free_port())
@@ -32,17 +36,6 @@ def base(upstream, records) -> EnvoyConfig:
 
 def _key() -> str:
     return f'"{uuid.uuid4()}"'
-
-
-class Twice:
-    """Requests for Load: each client sends each of its keys twice in a row."""
-
-    def __init__(self, delay_ms: int = 10) -> None:
-        self._run = uuid.uuid4().hex[:8]
-        self._behaviour = behave(delay_ms=delay_ms)
-
-    def __call__(self, client: int, count: int) -> Request:
-        return Request.keyed("/any", f'"{self._run}-{client:04}-{count // 2:08}"', self._behaviour)
 
 
 def _send(server: Envoy, request: Request) -> WireResponse:
@@ -83,7 +76,7 @@ def _changes(base: EnvoyConfig, records) -> list[EnvoyConfig]:
     """One after the other: another policy, another store, another cache, and back."""
     return [
         base.copy().filter(policy={"flavor": "STRIPE"}),
-        base.copy().filter(store=records.store(connections=3)),
+        base.copy().filter(store=_store(records, connections=3)),
         base.copy().filter(replay_cache={"max_bytes": "0"}),
         base.copy(),
     ]
@@ -97,7 +90,7 @@ def test_a_new_listener_under_load_loses_nothing(envoy, base, upstream, records,
     plain = base.copy()
     listeners = ListenerFile(folder, base)
     server = envoy(base, version, arguments=("--drain-time-s", "8", "--drain-strategy", "immediate"))
-    load = Load(server.port, Twice(), clients=8)
+    load = Load(server.port, Twice("/any"), clients=8)
     try:
         for number, changed in enumerate(_changes(plain, records), start=1):
             load.wait_for_more(30)
@@ -126,14 +119,14 @@ def test_a_new_filter_config_under_load_loses_nothing(envoy, base, upstream, rec
     plain = base.copy()
     filters = FilterFile(folder, base)
     server = envoy(base, version)
-    load = Load(server.port, Twice(), clients=8)
+    load = Load(server.port, Twice("/any"), clients=8)
     kept: list[tuple[str, bytes]] = []
     try:
         for number, changed in enumerate(_changes(plain, records) * 2, start=1):
             load.wait_for_more(30)
             key, gate = _key(), f"gate-{number}"
             (connection,) = _hold(server, upstream, [key], gate)
-            filters.write(changed)
+            filters.write_filter(changed)
             server.wait_for_stat(RELOADED, number + 1)
             load.wait_for_more(30)
             upstream.release(gate)
@@ -176,7 +169,7 @@ def test_a_request_that_outlives_its_listener_is_unknown_and_never_runs_again(
 @every_envoy
 def test_sigterm_under_load_loses_no_answer_and_leaves_no_claim(envoy, base, upstream, records, version):
     server = envoy(base, version)
-    sent = Twice(delay_ms=30)
+    sent = Twice("/any", delay_ms=30)
     load = Load(server.port, sent, clients=16)
     load.wait_for_more(100)
     held = [_key() for _ in range(4)]
@@ -239,7 +232,7 @@ def test_a_graceful_drain_lets_requests_end(envoy, base, upstream, records):
 
 def test_sigterm_while_the_store_is_silent_ends_all_the_same(envoy, base, upstream, records, toxiproxy):
     proxy = toxiproxy.proxy(records.server.port)
-    server = envoy(base.filter(store=records.store(port=proxy.port, timeout="1s")))
+    server = envoy(base.filter(store=_store(records, port=proxy.port, timeout="1s")))
     key = _key()
     connections = _hold(server, upstream, [key], "gate")
     proxy.black_hole()
@@ -247,7 +240,7 @@ def test_sigterm_while_the_store_is_silent_ends_all_the_same(envoy, base, upstre
     connections[0].close()
     # The claim could not be settled: the next Envoy's sweeper finds it.
     proxy.restore()
-    other = envoy(base.filter(store=records.store()))
+    other = envoy(base.filter(store=_store(records)))
     other.wait_for_stat("idempotency.lease.to_unknown", 1, deadline=LEASE + SWEEP + 30)
     assert records.one(key).state == "unknown"
     assert len(upstream.executions()) == 1

@@ -192,7 +192,7 @@ def test_trailers_do_reach_http2_clients(pair):
 
 
 @pytest.mark.parametrize("http2", [False, True], ids=["http1", "http2"])
-def test_a_connection_goes_on_after_replays_of_every_kind(pair, http2):
+def test_a_connection_works_after_replays_of_every_kind(pair, http2):
     """A wrong length would shift the bytes of all that follow."""
     connection, key = KeepAlive(pair.envoy.port, http2), {name: _new_key() for name in CASES}
     for round_number in range(2):
@@ -374,7 +374,8 @@ def test_replays_from_sqlite_come_after_a_kill_of_envoy(envoy, config, upstream)
 
 def test_the_cache_never_outlives_the_record(envoy, upstream, records):
     """Short life, long cache: as soon as the record's time is over the key runs anew, from memory or not."""
-    server = envoy(_config(upstream, records.store(), ttl="2s", lease="1s", completion_timeout="1s"))
+    store = records.store(timeout="2s")
+    server = envoy(_config(upstream, store, ttl="2s", lease="2s", completion_timeout="1s"))
     key = _new_key()
     first = _send(server, Request.keyed("/any", key))
     expires = email.utils.parsedate_to_datetime(first.header(EXPIRES)).timestamp()

@@ -176,7 +176,7 @@ def test_tenants_do_not_meet(start, base, upstream, records, way, cache):
     server, told = start(way)
     with told.client(server, told.NAMES[0]) as one, told.client(server, told.NAMES[1]) as other:
         _no_shared_result(one, other, upstream)
-        _no_shared_misuse(one, other)
+        _no_shared_reuse(one, other)
         _no_shared_claim(one, other, upstream)
         _no_shared_unknown(one, other)
     assert {record.tenant for record in records.all()} == set(told.NAMES)
@@ -195,7 +195,7 @@ def _no_shared_result(one, other, upstream) -> None:
     assert len(upstream.executions(key=key)) == 2
 
 
-def _no_shared_misuse(one, other) -> None:
+def _no_shared_reuse(one, other) -> None:
     key = _key()
     assert _post(one, key, b'{"a":1}').status_code == 200
     assert _post(other, key, b'{"a":2}').status_code == 200
@@ -226,7 +226,7 @@ def test_fixed_tenants_of_two_gateways_do_not_meet(envoy, base, upstream, record
     servers = [envoy(base.copy().filter(tenant=tenant)) for tenant in sources]
     with _client(servers[0].url, {}) as one, _client(servers[1].url, {}) as other:
         _no_shared_result(one, other, upstream)
-        _no_shared_misuse(one, other)
+        _no_shared_reuse(one, other)
         _no_shared_claim(one, other, upstream)
     assert {record.tenant for record in records.all()} == {"acme", "zenith"}
 
@@ -265,7 +265,7 @@ def test_without_a_valid_token_nothing_is_claimed_or_replayed(start, folder, ups
     assert len(records.all()) == 1
 
 
-def test_a_token_without_the_claim_names_nobody(start, upstream):
+def test_a_token_without_the_claim_names_no_tenant(start, upstream):
     server, told = start("Jwt")
     token = told.issuer.token(sub="somebody")
     with _client(server.url, {"authorization": f"Bearer {token}", "x-tenant-id": "acme"}) as client:
@@ -298,7 +298,7 @@ def test_the_principal_is_part_of_the_request(start, base, upstream, way):
     assert _is_replay(send("bob", shared, "/any"))
 
 
-def test_a_principal_that_cannot_be_told_is_refused(start, base, upstream):
+def test_a_principal_that_cannot_be_determined_is_refused(start, base, upstream):
     base.route("/mine", {**REQUIRED, "fingerprint": {"principal": {"header": "x-user"}}})
     server, told = start("Way")
     with told.client(server, "acme") as client:

@@ -34,6 +34,18 @@ def test_a_cut_ends_old_connections_and_refuses_new_ones(way):
     assert get(way).status == 200
 
 
+def test_a_way_that_is_out_of_order_is_replaced(way, toxiproxy):
+    way.cut()
+    for proxy in toxiproxy.call("GET", "/proxies").values():
+        if proxy["listen"].endswith(f":{way.port}"):
+            toxiproxy.call("DELETE", f"/proxies/{proxy['name']}")
+    way.restore()
+    assert get(way).status == 200
+    way.cut()
+    with pytest.raises(ConnectionRefusedError):
+        get(way)
+
+
 def test_answers_are_delayed(way):
     way.delay(300)
     start = time.monotonic()

@@ -26,7 +26,7 @@ def sha256(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
 
 
-def test_the_default_answer_tells_of_the_execution_and_the_log_has_it(connect, upstream):
+def test_the_default_answer_shows_the_execution_and_the_log_has_it(connect, upstream):
     headers = {"idempotency-key": '"k-1"', "idempotency-attempt": "77"}
     response = post(connect, headers)
     assert response.status == 200
@@ -125,7 +125,39 @@ def test_a_held_request_is_answered_when_released(connect, upstream):
     assert upstream.held("gate") == 0
 
 
-def test_the_log_tells_when_the_client_of_a_held_request_goes_away(connect, upstream):
+@pytest.mark.parametrize("size", [1, 10_000])
+@pytest.mark.parametrize("trailers", [[], [["x-sum", "42"]]], ids=["plain", "trailers"])
+def test_an_answer_held_in_its_middle_continues_when_released(connect, upstream, size, trailers):
+    with connect() as connection:
+        stream = _start(connection, behave(hold_mid_body="gate", body_size=size, trailers=trailers))
+        upstream.wait_until_held("gate")
+        assert connection.socket.recv(10, socket.MSG_PEEK)
+        assert upstream.log("answered") == []
+        upstream.release("gate")
+        response = _finish(connection, stream)
+    assert (response.complete, len(response.body)) == (True, size)
+    assert response.trailers == [tuple(trailer) for trailer in trailers]
+    upstream.wait_for_log("answered")
+
+
+def test_a_client_that_leaves_in_the_middle_of_an_answer_is_logged(connect, upstream):
+    with connect() as connection:
+        _start(connection, behave(hold_mid_body="gate", body_size=10_000))
+        upstream.wait_until_held("gate")
+    upstream.wait_for_log("gone")
+    assert upstream.log("answered") == []
+
+
+def test_the_authority_is_logged(connect, upstream):
+    with connect() as connection:
+        connection.request("POST", "/", host="shop.example")
+        kind = type(connection)
+    (received,) = upstream.log("received")
+    assert received["authority"] == "shop.example"
+    assert received["scheme"] == ("http" if kind is Http2Connection else None)
+
+
+def test_the_log_shows_when_the_client_of_a_held_request_disconnects(connect, upstream):
     with connect() as connection:
         _start(connection, behave(hold="gate"))
         upstream.wait_until_held("gate")

@@ -7,7 +7,7 @@
 #include "source/key/key.h"
 #include "test/support/allocation_counter.h"
 
-namespace idempotency {
+namespace idempotency::key {
 namespace {
 
 // Keys that are accepted and lines that are refused at each stage.
@@ -47,12 +47,5 @@ TEST(KeyAllocationTest, ParsingAllocatesNothing) {
   EXPECT_GE(refused, 15);
 }
 
-TEST(KeyAllocationTest, DescribingAllocatesNothing) {
-  resetAllocations();
-  const std::string_view text = describe(KeyProblem::Malformed);
-  EXPECT_EQ(allocations().calls, 0);
-  EXPECT_FALSE(text.empty());
-}
-
 }  // namespace
-}  // namespace idempotency
+}  // namespace idempotency::key

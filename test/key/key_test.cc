@@ -8,7 +8,7 @@
 
 #include "gtest/gtest.h"
 
-namespace idempotency {
+namespace idempotency::key {
 namespace {
 
 constexpr std::string_view Uuid = "8e03978e-40d5-43e8-bc93-6894a57f9324";
@@ -27,16 +27,16 @@ KeyResult parseLine(std::string_view line, const KeyRules& rules) {
   return parseKey(lines, rules);
 }
 
+std::string show(KeyProblem problem) {
+  return "problem " + std::to_string(static_cast<int>(problem));
+}
+
 // A key or the problem, as a text that tests compare and print.
 std::string show(const KeyResult& result) {
   if (const Key* const key = std::get_if<Key>(&result)) {
     return "key " + std::string(key->view());
   }
-  return std::string(describe(std::get<KeyProblem>(result)));
-}
-
-std::string show(KeyProblem problem) {
-  return show(KeyResult(problem));
+  return show(std::get<KeyRefusal>(result).problem);
 }
 
 struct Case {
@@ -298,13 +298,46 @@ TEST(KeyProblemTest, EveryProblemHasItsOwnSentence) {
   const std::array problems = {
       KeyProblem::Missing,  KeyProblem::TwoLines, KeyProblem::Malformed, KeyProblem::BadCharacter,
       KeyProblem::TooShort, KeyProblem::TooLong,  KeyProblem::NotUuid};
-  std::set<std::string_view> sentences;
+  std::set<std::string> sentences;
   for (const KeyProblem problem : problems) {
-    EXPECT_TRUE(describe(problem).ends_with('.'));
-    sentences.insert(describe(problem));
+    const KeyRefusal refusal{problem, problem == KeyProblem::TooLong ? size_t{300} : 3};
+    EXPECT_TRUE(describe(refusal, {}).ends_with('.'));
+    sentences.insert(describe(refusal, {}));
   }
   EXPECT_EQ(sentences.size(), problems.size());
 }
 
+TEST(KeyProblemTest, LengthIsStatedWithTheLimits) {
+  struct LengthCase {
+    std::string line;
+    KeyRules rules;
+    const char* want;
+  };
+  for (const LengthCase& test : {
+           LengthCase{"abcde", Raw, "The key has 5 characters; this operation requires 16 to 255."},
+           LengthCase{"k", Raw, "The key has 1 character; this operation requires 16 to 255."},
+           LengthCase{"", Raw, "The key is empty; this operation requires 16 to 255 characters."},
+           // Quotes and escapes do not count, and a key longer than the limit is counted whole.
+           LengthCase{R"("a\"b")", FourToSix,
+                      "The key has 3 characters; this operation requires 4 to 6."},
+           LengthCase{inQuotes(repeat(1000)), Strict,
+                      "The key has 1000 characters; this operation requires 16 to 255."},
+           LengthCase{"abc",
+                      {.syntax = KeySyntax::Raw, .min_length = 4, .max_length = 4},
+                      "The key has 3 characters; this operation requires 4."},
+           // Whatever the rules say.
+           LengthCase{"", RawFromZero,
+                      "The key is empty; this operation requires 1 to 255 characters."},
+           LengthCase{repeat(256), RawUnlimited,
+                      "The key has 256 characters; this operation requires 16 to 255."},
+           LengthCase{"abc", RawUuid,
+                      "The key has 3 characters; this operation requires a UUID, which has 36."},
+       }) {
+    const KeyResult result = parseLine(test.line, test.rules);
+    ASSERT_TRUE(std::holds_alternative<KeyRefusal>(result)) << test.want;
+    EXPECT_EQ(describe(std::get<KeyRefusal>(result), test.rules), test.want);
+  }
+}
+
 }  // namespace
-}  // namespace idempotency
+}  // namespace idempotency::key

@@ -10,7 +10,7 @@
 
 #include "source/key/structured_field.h"
 
-namespace idempotency {
+namespace idempotency::key {
 namespace {
 
 // The ABNF of RFC 8941 §3.1.2, §3.3 and RFC 9651 §3.3.7, §3.3.8. Two rules are not the ABNF's but
@@ -100,4 +100,4 @@ TEST(StructuredFieldGrammarTest, RandomLinesAreReadAsTheGrammarSays) {
 }
 
 }  // namespace
-}  // namespace idempotency
+}  // namespace idempotency::key

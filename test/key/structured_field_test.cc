@@ -6,7 +6,7 @@
 
 #include "gtest/gtest.h"
 
-namespace idempotency {
+namespace idempotency::key {
 namespace {
 
 struct Read {
@@ -242,4 +242,4 @@ TEST(SerializeStringTest, OnlyPrintableAsciiCanBeWritten) {
 }
 
 }  // namespace
-}  // namespace idempotency
+}  // namespace idempotency::key

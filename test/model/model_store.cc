@@ -30,17 +30,17 @@ std::string_view name(Mutant mutant) {
   return "invalid";
 }
 
-Identity ModelStore::keyOf(const Identity& identity) const {
-  Identity key = identity;
+protocol::Identity ModelStore::keyOf(const protocol::Identity& identity) const {
+  protocol::Identity key = identity;
   if (mutant_ == Mutant::TenantIsIgnored) {
     key.tenant = "all";
   }
   return key;
 }
 
-void ModelStore::change(const Identity& identity, RecordEvent event,
-                        std::optional<ModelRecord> after, Attempt writer) {
-  const Identity key = keyOf(identity);
+void ModelStore::change(const protocol::Identity& identity, RecordEvent event,
+                        std::optional<ModelRecord> after, protocol::Attempt writer) {
+  const protocol::Identity key = keyOf(identity);
   const auto found = records_.find(key);
   Change change{identity, event, std::nullopt, after, writer};
   if (found != records_.end()) {
@@ -58,34 +58,37 @@ std::vector<Change> ModelStore::takeChanges() {
   return std::exchange(changes_, {});
 }
 
-bool ModelStore::mayReclaim(const ModelRecord& record, const Reclaim& from) const {
+bool ModelStore::mayReclaim(const ModelRecord& record, const protocol::Reclaim& from) const {
   if (mutant_ == Mutant::NoCompare) {
     return true;
   }
-  if (mutant_ == Mutant::UnknownIsRetryable && record.state == RecordState::Unknown) {
+  if (mutant_ == Mutant::UnknownIsRetryable && record.state == protocol::RecordState::Unknown) {
     return true;
   }
   if (record.state != from.from_state || record.attempt != from.from_attempt) {
     return false;
   }
   switch (record.state) {
-    case RecordState::InProgress:
-      return record.lease_until <= now;
-    case RecordState::Completed:
+    case protocol::RecordState::InProgress:
+      return record.lease_until <= now &&
+             (record.on_lease_expired == protocol::LeaseExpired::Retry ||
+              mutant_ == Mutant::DeadLeaseIsRetried);
+    case protocol::RecordState::Completed:
       return record.expires_at <= now;
-    case RecordState::FailedRetryable:
-    case RecordState::Expired:
+    case protocol::RecordState::FailedRetryable:
+    case protocol::RecordState::Expired:
       return true;
-    case RecordState::Unknown:
+    case protocol::RecordState::Unknown:
       return false;
   }
   return false;
 }
 
-std::optional<ModelRecord> ModelStore::claim(const Identity& identity, int body, Attempt attempt,
-                                             LeaseExpired on_lease_expired,
-                                             const std::optional<Reclaim>& from) {
-  ModelRecord mine{.state = RecordState::InProgress,
+std::optional<ModelRecord> ModelStore::claim(const protocol::Identity& identity, int body,
+                                             protocol::Attempt attempt,
+                                             protocol::LeaseExpired on_lease_expired,
+                                             const std::optional<protocol::Reclaim>& from) {
+  ModelRecord mine{.state = protocol::RecordState::InProgress,
                    .attempt = attempt,
                    .body = body,
                    .lease_until = now + Lease,
@@ -103,55 +106,59 @@ std::optional<ModelRecord> ModelStore::claim(const Identity& identity, int body,
   if (from.has_value() && mayReclaim(record, *from)) {
     mine.reclaimed = true;
     change(identity,
-           record.state == RecordState::InProgress ? RecordEvent::ReclaimDeadLease
-                                                   : RecordEvent::Reclaim,
+           record.state == protocol::RecordState::InProgress ? RecordEvent::ReclaimDeadLease
+                                                             : RecordEvent::Reclaim,
            mine);
     return std::nullopt;
   }
   return record;
 }
 
-void ModelStore::write(const Identity& identity, Attempt attempt, StoreAction action,
-                       const std::optional<ModelResponse>& response, int status) {
+void ModelStore::write(const protocol::Identity& identity, protocol::Attempt attempt,
+                       protocol::AttemptEnding ending, const std::optional<ModelResponse>& response,
+                       int status) {
   const auto found = records_.find(keyOf(identity));
+  const bool late = ending.kind == protocol::EndingKind::Completed && found != records_.end() &&
+                    found->second.state == protocol::RecordState::Unknown;
   const bool fenced = found == records_.end() || found->second.attempt != attempt ||
-                      found->second.state != RecordState::InProgress;
+                      (found->second.state != protocol::RecordState::InProgress && !late);
   if (found == records_.end() || (fenced && mutant_ != Mutant::NoFencing)) {
     return;
   }
   ModelRecord record = found->second;
-  switch (action.kind) {
-    case StoreActionKind::Complete:
-      record.state = RecordState::Completed;
+  switch (ending.kind) {
+    case protocol::EndingKind::Completed:
+      record.state = protocol::RecordState::Completed;
+      record.expires_at = late || record.expires_at <= now ? now + Ttl : record.expires_at;
       record.status = status;
-      record.response = action.tombstone == Tombstone::None ? response : std::nullopt;
+      record.response = ending.tombstone == protocol::Tombstone::None ? response : std::nullopt;
       change(identity, RecordEvent::Complete, record, attempt);
       return;
-    case StoreActionKind::Fail:
-      record.state = RecordState::FailedRetryable;
+    case protocol::EndingKind::Retryable:
+      record.state = protocol::RecordState::FailedRetryable;
       change(identity, RecordEvent::Fail, record, attempt);
       return;
-    case StoreActionKind::Release:
+    case protocol::EndingKind::Released:
       if (record.reclaimed) {
-        record.state = RecordState::FailedRetryable;
+        record.state = protocol::RecordState::FailedRetryable;
         change(identity, RecordEvent::HandBack, record, attempt);
       } else {
         change(identity, RecordEvent::Release, std::nullopt, attempt);
       }
       return;
-    case StoreActionKind::MarkUnknown:
-      record.state = RecordState::Unknown;
+    case protocol::EndingKind::Unknown:
+      record.state = protocol::RecordState::Unknown;
       change(identity, RecordEvent::LoseOutcome, record, attempt);
       return;
-    case StoreActionKind::Leave:
+    case protocol::EndingKind::Redirected:
       return;
   }
 }
 
-void ModelStore::extend(const Identity& identity, Attempt attempt) {
+void ModelStore::extend(const protocol::Identity& identity, protocol::Attempt attempt) {
   const auto found = records_.find(keyOf(identity));
   if (found != records_.end() && found->second.attempt == attempt &&
-      found->second.state == RecordState::InProgress) {
+      found->second.state == protocol::RecordState::InProgress) {
     found->second.lease_until = now + Lease;
   }
 }
@@ -159,10 +166,10 @@ void ModelStore::extend(const Identity& identity, Attempt attempt) {
 void ModelStore::sweep() {
   const auto snapshot = records_;
   for (const auto& [identity, record] : snapshot) {
-    if (record.state == RecordState::InProgress && record.lease_until <= now) {
+    if (record.state == protocol::RecordState::InProgress && record.lease_until <= now) {
       ModelRecord swept = record;
-      const bool retry = record.on_lease_expired == LeaseExpired::Retry;
-      swept.state = retry ? RecordState::FailedRetryable : RecordState::Unknown;
+      const bool retry = record.on_lease_expired == protocol::LeaseExpired::Retry;
+      swept.state = retry ? protocol::RecordState::FailedRetryable : protocol::RecordState::Unknown;
       change(identity, retry ? RecordEvent::AllowRetry : RecordEvent::RunOutOfLease, swept);
     }
   }
@@ -176,28 +183,23 @@ void ModelStore::reap(bool soft) {
     }
     ModelRecord reaped = record;
     switch (record.state) {
-      case RecordState::InProgress:
-      case RecordState::Unknown:
+      case protocol::RecordState::InProgress:
+      case protocol::RecordState::Unknown:
         if (mutant_ == Mutant::UnsettledIsReaped) {
           change(identity, RecordEvent::Delete, std::nullopt);
-        } else if (record.state == RecordState::Unknown) {
-          reaped.state = RecordState::Completed;
-          reaped.status = 408;
-          reaped.response = std::nullopt;
-          change(identity, RecordEvent::GiveUp, reaped);
         }
         break;
-      case RecordState::Completed:
-      case RecordState::FailedRetryable:
+      case protocol::RecordState::Completed:
+      case protocol::RecordState::FailedRetryable:
         if (soft) {
-          reaped.state = RecordState::Expired;
+          reaped.state = protocol::RecordState::Expired;
           reaped.response = std::nullopt;
           change(identity, RecordEvent::Expire, reaped);
         } else {
           change(identity, RecordEvent::Delete, std::nullopt);
         }
         break;
-      case RecordState::Expired:
+      case protocol::RecordState::Expired:
         if (!soft) {
           change(identity, RecordEvent::Delete, std::nullopt);
         }
@@ -206,17 +208,18 @@ void ModelStore::reap(bool soft) {
   }
 }
 
-void ModelStore::resolveCompleted(const Identity& identity, const ModelResponse& response) {
+void ModelStore::resolveCompleted(const protocol::Identity& identity,
+                                  const ModelResponse& response) {
   ModelRecord record = records_.at(keyOf(identity));
-  record.state = RecordState::Completed;
+  record.state = protocol::RecordState::Completed;
   record.response = response;
   record.status = response.status;
   change(identity, RecordEvent::ResolveCompleted, record);
 }
 
-void ModelStore::resolveFailed(const Identity& identity) {
+void ModelStore::resolveFailed(const protocol::Identity& identity) {
   ModelRecord record = records_.at(keyOf(identity));
-  record.state = RecordState::FailedRetryable;
+  record.state = protocol::RecordState::FailedRetryable;
   change(identity, RecordEvent::ResolveFailed, record);
 }
 

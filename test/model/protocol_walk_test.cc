@@ -99,7 +99,7 @@ TEST(ProtocolWalkTest, RandomWalksKeepThePromise) {
                            "event allow_retry",
                            "event resolve_completed",
                            "event resolve_failed",
-                           "event give_up",
+                           "late completion",
                            "event expire",
                            "event delete"}) {
     EXPECT_GT(coverage.counts[what], walks / 500) << "the walks hardly ever meet: " << what;

@@ -10,27 +10,23 @@ using namespace std::chrono_literals;
 
 constexpr const char* Refused = "upstream_reset_before_response_started{remote_connection_failure}";
 
-std::string show(const Identity& identity) {
+std::string show(const protocol::Identity& identity) {
   return fmt::format("{}/{}/{}", identity.tenant, identity.operation, identity.key);
 }
 
 std::string show(const std::optional<ModelRecord>& record) {
-  return record.has_value()
-             ? fmt::format("{} by {} body {}", name(record->state), record->attempt, record->body)
-             : "absent";
+  return record.has_value() ? fmt::format("{} by {} body {}", idempotency::name(record->state),
+                                          record->attempt, record->body)
+                            : "absent";
 }
 
-bool isAt(const RecordPlace& place, const std::optional<ModelRecord>& record) {
-  return record.has_value() ? place.has_value() && *place == record->state : !place.has_value();
+RecordPlace placeOf(const std::optional<ModelRecord>& record) {
+  return record.has_value() ? RecordPlace(record->state) : std::nullopt;
 }
 
 bool isLegal(const Change& change) {
-  for (const Transition& transition : legalTransitions()) {
-    if (transition.event == change.event && isAt(transition.from, change.before)) {
-      return isAt(transition.to, change.after);
-    }
-  }
-  return false;
+  const Transition* transition = findTransition(placeOf(change.before), change.event);
+  return transition != nullptr && transition->to == placeOf(change.after);
 }
 
 }  // namespace
@@ -44,18 +40,22 @@ void Coverage::count(std::string_view what, std::string_view detail) {
 World::World(uint64_t seed, Mutant mutant, Coverage& coverage, bool keep_log)
     : random_(seed), mutant_(mutant), coverage_(coverage), keep_log_(keep_log), store_(mutant) {
   for (const char* operation : {"a", "b"}) {
-    Policy policy;
-    policy.enforcement = Enforcement::Required;
-    policy.on_lease_expired = chance(30) ? LeaseExpired::Retry : LeaseExpired::Unknown;
-    policy.on_expired = chance(30) ? ExpiredKey::Gone : ExpiredKey::Run;
-    policy.in_flight.action = static_cast<InFlightAction>(pick(3));
+    protocol::Policy policy;
+    policy.enforcement = protocol::Enforcement::Required;
+    policy.on_lease_expired =
+        chance(30) ? protocol::LeaseExpired::Retry : protocol::LeaseExpired::Unknown;
+    policy.on_expired = chance(30) ? protocol::ExpiredKey::Gone : protocol::ExpiredKey::Run;
+    if (chance(30)) {
+      policy.unknown_retention = std::chrono::milliseconds(2 * Ttl);
+    }
+    policy.in_flight.action = static_cast<protocol::InFlightAction>(pick(3));
     policy.in_flight.wait = 1000ms;
     policy.store_response = !chance(10);
     if (chance(25)) {
       policy.retryable_statuses = {};
     }
     policies_.emplace(operation, policy);
-    policy.on_lease_expired = LeaseExpired::Retry;
+    policy.on_lease_expired = protocol::LeaseExpired::Retry;
     retrying_.emplace(operation, policy);
   }
 }
@@ -138,10 +138,10 @@ void World::newRequest() {
 // The claim, or the look again of a request that waits, or the re-claim that was decided on what
 // was found.
 void World::askStore(Request& request) {
-  const std::optional<Reclaim> from =
+  const std::optional<protocol::Reclaim> from =
       request.phase == Request::Phase::Reclaiming ? request.reclaim : std::nullopt;
   request.attempt = next_attempt_++;
-  const Policy& policy = policyOf(request.identity);
+  const protocol::Policy& policy = policyOf(request.identity);
   std::optional<ModelRecord> found =
       store_.claim(request.identity, request.body, request.attempt, policy.on_lease_expired, from);
   if (mutant_ == Mutant::ClaimWithoutRecord && found.has_value() && chance(20)) {
@@ -155,40 +155,43 @@ void World::askStore(Request& request) {
     // The answer is lost: the store withdraws the claim, if there is one, since nobody runs for it.
     coverage_.count("claim in doubt");
     if (!found.has_value()) {
-      writes_.push_back({request.identity, request.attempt, {StoreActionKind::Release}, {}, 0});
+      writes_.push_back(
+          {request.identity, request.attempt, {protocol::EndingKind::Released}, {}, 0});
     }
-    act(request, StoreFailed{});
+    act(request, protocol::StoreFailed{});
     return;
   }
-  act(request, found.has_value() ? StoreResult(RecordFound{factsOf(*found, request)})
-                                 : StoreResult(ClaimGranted{}));
+  act(request, found.has_value()
+                   ? protocol::StoreResult(protocol::RecordFound{factsOf(*found, request)})
+                   : protocol::StoreResult(protocol::ClaimGranted{}));
 }
 
-void World::act(Request& request, const StoreResult& result) {
-  const Policy& policy = mutant_ == Mutant::DeadLeaseIsRetried
-                             ? retrying_.at(request.identity.operation)
-                             : policyOf(request.identity);
+void World::act(Request& request, const protocol::StoreResult& result) {
+  // While a policy is being changed, who asks may be told RETRY where the record's claim was not.
+  const bool retries = mutant_ == Mutant::DeadLeaseIsRetried || chance(10);
+  const protocol::Policy& policy =
+      retries ? retrying_.at(request.identity.operation) : policyOf(request.identity);
   const bool waited = request.phase == Request::Phase::Waiting && chance(50);
-  const Decision decision =
-      decide(policy, {.own_attempt = 0, .waited = waited ? 1000ms : 0ms}, result);
+  const protocol::Decision decision =
+      protocol::decide(policy, {.waited = waited ? 1000ms : 0ms}, result);
   request.phase = Request::Phase::Gone;
-  if (const auto* answer = std::get_if<Answer>(&decision)) {
-    coverage_.count("answer ", problemCode(answer->problem));
-  } else if (const auto* reclaim = std::get_if<Reclaim>(&decision)) {
-    coverage_.count("reclaim from ", name(reclaim->from_state));
+  if (const auto* answer = std::get_if<protocol::Answer>(&decision)) {
+    coverage_.count("answer ", protocol::problemCode(answer->problem));
+  } else if (const auto* reclaim = std::get_if<protocol::Reclaim>(&decision)) {
+    coverage_.count("reclaim from ", idempotency::name(reclaim->from_state));
     request.reclaim = *reclaim;
     request.phase = Request::Phase::Reclaiming;
-  } else if (std::holds_alternative<Run>(decision)) {
+  } else if (std::holds_alternative<protocol::Run>(decision)) {
     coverage_.count("run");
     request.phase = Request::Phase::Holding;
-  } else if (std::holds_alternative<Wait>(decision)) {
+  } else if (std::holds_alternative<protocol::Wait>(decision)) {
     coverage_.count("wait");
     request.phase = Request::Phase::Waiting;
-  } else if (std::holds_alternative<Replay>(decision)) {
+  } else if (std::holds_alternative<protocol::Replay>(decision)) {
     coverage_.count("replay");
     const auto record = store_.records().find(
         mutant_ == Mutant::TenantIsIgnored
-            ? Identity{"all", request.identity.operation, request.identity.key}
+            ? protocol::Identity{"all", request.identity.operation, request.identity.key}
             : request.identity);
     const ModelResponse& response = *record->second.response;
     if (response.identity != request.identity || response.body != request.body) {
@@ -219,7 +222,7 @@ void World::execute(Call& call) {
   const int status = Statuses[pick(std::size(Statuses))];
   call.phase = Call::Phase::Executed;
   call.response = {call.identity, call.body, call.attempt, next_run_++, status};
-  const Policy& policy = policyOf(call.identity);
+  const protocol::Policy& policy = policyOf(call.identity);
   note([&] {
     return fmt::format("upstream runs {} as {} with {}", show(call.identity), call.attempt, status);
   });
@@ -228,7 +231,7 @@ void World::execute(Call& call) {
     return;
   }
   const int runs = ++runs_[call.identity];
-  if (runs > 1 && policy.on_lease_expired != LeaseExpired::Retry) {
+  if (runs > 1 && policy.on_lease_expired != protocol::LeaseExpired::Retry) {
     fail(fmt::format("{} ran {} times in one life", show(call.identity), runs));
   } else if (runs > 1) {
     coverage_.count("second run under RETRY");
@@ -241,8 +244,7 @@ void World::seeAnswer(Request& request) {
     return;
   }
   finish(request,
-         {.released = true,
-          .via_upstream = true,
+         {.via_upstream = true,
           .complete = !chance(10),  // Else truncated.
           .details = chance(20) ? "downstream_remote_disconnect" : "via_upstream",
           .flags = 0,
@@ -254,8 +256,7 @@ void World::seeAnswer(Request& request) {
 void World::seeLoss(Request& request) {
   static constexpr const char* Details[] = {"response_timeout", "downstream_remote_disconnect",
                                             "stream_idle_timeout", "never_seen_before"};
-  finish(request, {.released = true, .details = Details[pick(std::size(Details))], .attempts = 1},
-         nullptr);
+  finish(request, {.details = Details[pick(std::size(Details))], .attempts = 1}, nullptr);
 }
 
 void World::seeRefusal(Request& request) {
@@ -264,40 +265,40 @@ void World::seeRefusal(Request& request) {
     return;
   }
   call->phase = Call::Phase::Dropped;
-  finish(request, {.released = true, .details = Refused, .attempts = 1}, nullptr);
+  finish(request, {.details = Refused, .attempts = 1}, nullptr);
 }
 
 // Envoy retried by itself: the last attempt was refused, what became of the first is not told.
 void World::seeRefusalAfterRetry(Request& request) {
   const uint64_t attempts = mutant_ == Mutant::RetriesAreForgotten ? 1 : 2;
-  finish(request, {.released = true, .details = Refused, .attempts = attempts}, nullptr);
+  finish(request, {.details = Refused, .attempts = attempts}, nullptr);
 }
 
 // The stream is over, or its response has come: the record is to be written.
-void World::finish(Request& request, const StreamFacts& facts, const Call* call) {
-  const Policy& policy = policyOf(request.identity);
-  const Outcome outcome = classify(facts);
+void World::finish(Request& request, protocol::Observation seen, const Call* call) {
+  const protocol::Policy& policy = policyOf(request.identity);
   const int status = call == nullptr ? 0 : call->response.status;
-  StoreAction action = storeAction(policy, outcome,
-                                   {.status = status,
-                                    .judged_status = status,
-                                    .body_bytes = 1,
-                                    .storable = true,
-                                    .attempts = facts.attempts});
-  if (mutant_ == Mutant::UnknownIsReleased && action.kind == StoreActionKind::MarkUnknown) {
-    action.kind = StoreActionKind::Release;
+  seen.status = status;
+  seen.judged_status = status;
+  seen.body_bytes = 1;
+  protocol::AttemptEnding ending = protocol::judgeOutcome(policy, seen);
+  if (mutant_ == Mutant::UnknownIsReleased && ending.kind == protocol::EndingKind::Unknown) {
+    ending.kind = protocol::EndingKind::Released;
   }
-  writes_.push_back({request.identity, request.attempt, action,
+  writes_.push_back({request.identity, request.attempt, ending,
                      call == nullptr ? std::nullopt : std::optional(call->response), status});
   note([&] {
-    return fmt::format("request {} is over: {} attempts {}", request.id, facts.details,
-                       facts.attempts);
+    return fmt::format("request {} is over: {} attempts {}", request.id, seen.details,
+                       seen.attempts);
   });
   request.phase = Request::Phase::Gone;
 }
 
 void World::leaveWhileHolding(Request& request) {
-  finish(request, {.released = false, .details = "downstream_remote_disconnect"}, nullptr);
+  // Nothing was sent: the claim is withdrawn.
+  writes_.push_back({request.identity, request.attempt, {protocol::EndingKind::Released}, {}, 0});
+  note([&] { return fmt::format("request {} leaves while it holds its claim", request.id); });
+  request.phase = Request::Phase::Gone;
 }
 
 // The process is gone: no write follows. A claim in flight is gone with it, but for what the store
@@ -318,9 +319,9 @@ void World::deliverWrite() {
     coverage_.count("write of a stale attempt");
   }
   note([&] {
-    return fmt::format("write {} of {}", static_cast<int>(write->action.kind), write->attempt);
+    return fmt::format("write {} of {}", static_cast<int>(write->ending.kind), write->attempt);
   });
-  store_.write(write->identity, write->attempt, write->action, write->response, write->status);
+  store_.write(write->identity, write->attempt, write->ending, write->response, write->status);
   if (!chance(10)) {  // Else it will come a second time.
     writes_.erase(write);
   }
@@ -356,10 +357,10 @@ bool World::mayStillRun(const ModelRecord& record) const {
 void World::reconcile() {
   const auto snapshot = store_.records();
   for (const auto& [identity, record] : snapshot) {
-    if (record.state != RecordState::Unknown || mayStillRun(record)) {
+    if (record.state != protocol::RecordState::Unknown || mayStillRun(record)) {
       continue;
     }
-    const Policy& policy = policyOf(identity);
+    const protocol::Policy& policy = policyOf(identity);
     const auto call = std::find_if(calls_.begin(), calls_.end(), [&](const Call& call) {
       return call.attempt == record.attempt && call.phase == Call::Phase::Executed &&
              !policy.retryable_statuses.contains(call.response.status) &&
@@ -404,8 +405,9 @@ std::optional<std::string> World::comeToRest() {
   reconcile();
   checkChanges();
   for (const auto& [identity, record] : store_.records()) {
-    if (record.state == RecordState::InProgress || record.state == RecordState::Unknown) {
-      fail(fmt::format("{} stays {}", show(identity), name(record.state)));
+    if (record.state == protocol::RecordState::InProgress ||
+        record.state == protocol::RecordState::Unknown) {
+      fail(fmt::format("{} stays {}", show(identity), idempotency::name(record.state)));
     }
   }
   return violation_;
@@ -425,17 +427,25 @@ void World::checkChanges() {
       fail(fmt::format("{} must not {}: {} -> {}", show(change.identity), name(change.event),
                        show(change.before), show(change.after)));
     }
+    const bool late = change.event == RecordEvent::Complete && change.before.has_value() &&
+                      change.before->state == protocol::RecordState::Unknown;
+    if (late) {
+      coverage_.count("late completion");
+      if (change.after->expires_at <= store_.now) {
+        fail(fmt::format("{} is over as soon as it is settled", show(change.identity)));
+      }
+    }
     if (change.writer != 0 &&
         (!change.before.has_value() || change.before->attempt != change.writer ||
-         change.before->state != RecordState::InProgress)) {
+         (change.before->state != protocol::RecordState::InProgress && !late))) {
       fail(fmt::format("attempt {} changed {} of attempt {}", change.writer, show(change.identity),
                        change.before ? change.before->attempt : 0));
     }
-    // A record that is settled and past its life, and one that is given up, end a life. What is
-    // still on its way to the upstream from then is older than any promise.
+    // Only a record that is settled and past its life ends a life. What is still on its way to the
+    // upstream from then is older than any promise.
     const bool over = change.before.has_value() && change.before->expires_at <= store_.now &&
-                      (change.before->state != RecordState::InProgress ||
-                       change.before->lease_until <= store_.now);
+                      change.before->state != protocol::RecordState::InProgress &&
+                      change.before->state != protocol::RecordState::Unknown;
     const bool new_life =
         over && (change.event == RecordEvent::Reclaim || change.event == RecordEvent::Delete ||
                  change.event == RecordEvent::Expire);
@@ -456,25 +466,28 @@ void World::checkChanges() {
   }
 }
 
-RecordFacts World::factsOf(const ModelRecord& record, const Request& request) const {
-  RecordFacts facts{
+protocol::RecordFacts World::factsOf(const ModelRecord& record, const Request& request) const {
+  protocol::RecordFacts facts{
       .state = record.state,
       .match = record.body == request.body || mutant_ == Mutant::FingerprintIsIgnored
-                   ? FingerprintMatch::Same
-                   : FingerprintMatch::Different,
+                   ? protocol::FingerprintMatch::Same
+                   : protocol::FingerprintMatch::Different,
       .attempt = record.attempt,
       .lease_alive = record.lease_until > store_.now,
+      .on_lease_expired = mutant_ == Mutant::DeadLeaseIsRetried ? protocol::LeaseExpired::Retry
+                                                                : record.on_lease_expired,
       .past_life = record.expires_at <= store_.now,
+      .claim_age = std::chrono::milliseconds(store_.now - (record.expires_at - Ttl)),
       .has_response = record.response.has_value(),
       .status = record.status,
   };
-  if (mutant_ == Mutant::UnknownIsRetryable && record.state == RecordState::Unknown) {
-    facts.state = RecordState::FailedRetryable;
+  if (mutant_ == Mutant::UnknownIsRetryable && record.state == protocol::RecordState::Unknown) {
+    facts.state = protocol::RecordState::FailedRetryable;
   }
   return facts;
 }
 
-const Policy& World::policyOf(const Identity& identity) const {
+const protocol::Policy& World::policyOf(const protocol::Identity& identity) const {
   return policies_.at(identity.operation);
 }
 

@@ -12,8 +12,8 @@
 #include <utility>
 #include <vector>
 
-#include "source/protocol/classify.h"
 #include "source/protocol/decide.h"
+#include "source/protocol/outcome.h"
 #include "source/protocol/policy.h"
 #include "test/model/model_store.h"
 #include "test/model/mutant.h"
@@ -29,7 +29,7 @@ struct Coverage {
 // Clients, filters, one store and one upstream, moved by random events in random order: requests
 // with few keys, tenants and bodies; claims whose answer is lost; filters that crash; clients that
 // leave; writes that come late, twice or never; leases that run out; Envoy's own retries; sweeper,
-// reaper and reconciler. The decisions are those of the real code (decide, classify, storeAction);
+// reaper and reconciler. The decisions are those of the real code (decide, judgeOutcome);
 // the store is the model.
 //
 // After each event the promise is checked:
@@ -58,27 +58,27 @@ private:
   struct Request {
     enum class Phase : uint8_t { New, Waiting, Reclaiming, Holding, Sent, Gone };
     int id = 0;
-    Identity identity;
+    protocol::Identity identity;
     int body = 0;
     Phase phase = Phase::New;
-    Attempt attempt = 0;
-    std::optional<Reclaim> reclaim;
+    protocol::Attempt attempt = 0;
+    std::optional<protocol::Reclaim> reclaim;
   };
   // A message to the upstream.
   struct Call {
     enum class Phase : uint8_t { InFlight, Executed, Dropped };
     int request = 0;
-    Identity identity;
+    protocol::Identity identity;
     int body = 0;
-    Attempt attempt = 0;
+    protocol::Attempt attempt = 0;
     Phase phase = Phase::InFlight;
     ModelResponse response;
   };
   // A write on its way to the store.
   struct Write {
-    Identity identity;
-    Attempt attempt = 0;
-    StoreAction action;
+    protocol::Identity identity;
+    protocol::Attempt attempt = 0;
+    protocol::AttemptEnding ending;
     std::optional<ModelResponse> response;
     int status = 0;
   };
@@ -99,8 +99,8 @@ private:
   void heartbeat();
   void reconcile();
 
-  void act(Request& request, const StoreResult& result);
-  void finish(Request& request, const StreamFacts& facts, const Call* call);
+  void act(Request& request, const protocol::StoreResult& result);
+  void finish(Request& request, protocol::Observation seen, const Call* call);
   void checkChanges();
   void fail(const std::string& what);
   // `text` makes the line; called only if the log is kept.
@@ -111,8 +111,8 @@ private:
     }
   }
 
-  RecordFacts factsOf(const ModelRecord& record, const Request& request) const;
-  const Policy& policyOf(const Identity& identity) const;
+  protocol::RecordFacts factsOf(const ModelRecord& record, const Request& request) const;
+  const protocol::Policy& policyOf(const protocol::Identity& identity) const;
   Call* callOf(const Request& request);
   Request* pickRequest(std::initializer_list<Request::Phase> phases);
   Call* pickCall(Call::Phase phase);
@@ -125,13 +125,13 @@ private:
   Coverage& coverage_;
   bool keep_log_;
   ModelStore store_;
-  std::map<std::string, Policy> policies_;  // By operation.
-  std::map<std::string, Policy> retrying_;  // The same with RETRY, for a mutant.
-  std::deque<Request> requests_;            // Never shrinks: references stay good.
+  std::map<std::string, protocol::Policy> policies_;  // By operation.
+  std::map<std::string, protocol::Policy> retrying_;  // The same with RETRY, for a mutant.
+  std::deque<Request> requests_;                      // Never shrinks: references stay good.
   std::deque<Call> calls_;
   std::vector<Write> writes_;
-  std::map<Identity, int> runs_;  // Runs that count, in the present life of the identity.
-  Attempt next_attempt_ = 1;
+  std::map<protocol::Identity, int> runs_;  // Runs that count, in the present life of the identity.
+  protocol::Attempt next_attempt_ = 1;
   int next_run_ = 1;
   std::optional<std::string> violation_;
   std::vector<std::string> log_;

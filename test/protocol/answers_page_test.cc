@@ -9,7 +9,7 @@
 
 #include "source/protocol/problem.h"
 
-namespace idempotency {
+namespace idempotency::protocol {
 namespace {
 
 // The first four columns of each row of the page's table, as text.
@@ -40,4 +40,4 @@ TEST(AnswersPageTest, HasARowForEveryAnswer) {
 }
 
 }  // namespace
-}  // namespace idempotency
+}  // namespace idempotency::protocol

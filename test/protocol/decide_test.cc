@@ -5,7 +5,7 @@
 
 #include <gtest/gtest.h>
 
-namespace idempotency {
+namespace idempotency::protocol {
 namespace {
 
 using namespace std::chrono_literals;
@@ -38,7 +38,7 @@ TEST(DecideRequestTest, GoodRequestAsksForAClaim) {
 
 TEST(DecideRequestTest, RouteThatDoesNotEnforcePassesEverything) {
   RequestFacts facts = goodRequest();
-  facts.key_problem = KeyProblem::Malformed;
+  facts.key_problem = key::KeyRefusal{key::KeyProblem::Malformed};
   facts.tenant_known = false;
   facts.body_too_large = true;
   EXPECT_EQ(decideRequest(Policy{}, facts), RequestDecision(Pass{PassReason::Uncovered}));
@@ -46,7 +46,7 @@ TEST(DecideRequestTest, RouteThatDoesNotEnforcePassesEverything) {
 
 TEST(DecideRequestTest, MethodThatIsNotCoveredPasses) {
   RequestFacts facts = goodRequest();
-  facts.key_problem = KeyProblem::Missing;
+  facts.key_problem = key::KeyRefusal{key::KeyProblem::Missing};
   for (const std::string_view method : {"GET", "PUT", "DELETE", "HEAD", "post", ""}) {
     facts.method = method;
     EXPECT_EQ(decideRequest(required(), facts), RequestDecision(Pass{PassReason::Uncovered}))
@@ -56,7 +56,7 @@ TEST(DecideRequestTest, MethodThatIsNotCoveredPasses) {
 
 TEST(DecideRequestTest, MissingKeyIsRefusedOnlyWhereRequired) {
   RequestFacts facts = goodRequest();
-  facts.key_problem = KeyProblem::Missing;
+  facts.key_problem = key::KeyRefusal{key::KeyProblem::Missing};
   EXPECT_EQ(decideRequest(required(), facts),
             RequestDecision(Answer{.problem = Problem::KeyMissing}));
   const Policy optional = with([](Policy& p) { p.enforcement = Enforcement::Optional; });
@@ -66,18 +66,19 @@ TEST(DecideRequestTest, MissingKeyIsRefusedOnlyWhereRequired) {
 TEST(DecideRequestTest, BadKeyIsRefusedEvenWhereOptional) {
   for (const Enforcement enforcement : {Enforcement::Optional, Enforcement::Required}) {
     const Policy policy = with([&](Policy& p) { p.enforcement = enforcement; });
-    for (const KeyProblem problem :
-         {KeyProblem::TwoLines, KeyProblem::Malformed, KeyProblem::BadCharacter,
-          KeyProblem::TooShort, KeyProblem::TooLong, KeyProblem::NotUuid}) {
+    for (const key::KeyProblem problem :
+         {key::KeyProblem::TwoLines, key::KeyProblem::Malformed, key::KeyProblem::BadCharacter,
+          key::KeyProblem::TooShort, key::KeyProblem::TooLong, key::KeyProblem::NotUuid}) {
       RequestFacts facts = goodRequest();
-      facts.key_problem = problem;
+      facts.key_problem = key::KeyRefusal{problem, 5};
       EXPECT_EQ(decideRequest(policy, facts),
-                RequestDecision(Answer{.problem = Problem::KeyInvalid, .key_problem = problem}));
+                RequestDecision(Answer{.problem = Problem::KeyInvalid,
+                                       .key_problem = key::KeyRefusal{problem, 5}}));
     }
   }
 }
 
-TEST(DecideRequestTest, RequestOfNobodyIsRefused) {
+TEST(DecideRequestTest, RequestWithoutATenantIsRefused) {
   RequestFacts facts = goodRequest();
   facts.tenant_known = false;
   EXPECT_EQ(decideRequest(required(), facts),
@@ -104,6 +105,17 @@ TEST(DecideRequestTest, LargeBodyIsRefused) {
             RequestDecision(Answer{.problem = Problem::RequestTooLarge}));
 }
 
+TEST(DecideRequestTest, BodyThatWaitsForAContinueIsRefusedWithAKeyOnly) {
+  RequestFacts facts = goodRequest();
+  facts.awaits_continue = true;
+  EXPECT_EQ(decideRequest(required(), facts),
+            RequestDecision(Answer{.problem = Problem::ExpectationFailed}));
+  Policy optional = required();
+  optional.enforcement = Enforcement::Optional;
+  facts.key_problem = key::KeyRefusal{key::KeyProblem::Missing};
+  EXPECT_EQ(decideRequest(optional, facts), RequestDecision(Pass{PassReason::NoKey}));
+}
+
 TEST(DecideRequestTest, UpgradeIsRefusedWithAKeyOnly) {
   RequestFacts facts = goodRequest();
   facts.upgrade = true;
@@ -111,7 +123,7 @@ TEST(DecideRequestTest, UpgradeIsRefusedWithAKeyOnly) {
             RequestDecision(Answer{.problem = Problem::UpgradeRefused}));
   Policy optional = required();
   optional.enforcement = Enforcement::Optional;
-  facts.key_problem = KeyProblem::Missing;
+  facts.key_problem = key::KeyRefusal{key::KeyProblem::Missing};
   EXPECT_EQ(decideRequest(optional, facts), RequestDecision(Pass{PassReason::NoKey}));
 }
 
@@ -152,6 +164,8 @@ std::vector<Row> rows() {
   RecordFacts live = recordIn(RecordState::InProgress);
   live.lease_alive = true;
   const RecordFacts dead = recordIn(RecordState::InProgress);
+  RecordFacts dead_retry = dead;
+  dead_retry.on_lease_expired = LeaseExpired::Retry;
   RecordFacts stored = recordIn(RecordState::Completed);
   stored.has_response = true;
   stored.status = 201;
@@ -165,13 +179,31 @@ std::vector<Row> rows() {
   const RecordFacts unknown = recordIn(RecordState::Unknown);
   RecordFacts unknown_old = unknown;
   unknown_old.past_life = true;
+  unknown_old.claim_age = 100h;
+  RecordFacts unknown_ripe = unknown;
+  unknown_ripe.claim_age = 48h;
+  RecordFacts unknown_unripe = unknown;
+  unknown_unripe.claim_age = 48h - 1ms;
   RecordFacts reconciled = unknown;
   reconciled.reconcile_after = 12s;
   const RecordFacts expired = recordIn(RecordState::Expired);
   RecordFacts live_old = live;
   live_old.past_life = true;
+  live_old.claim_age = 100h;
   RecordFacts dead_old = dead;
   dead_old.past_life = true;
+  dead_old.claim_age = 100h;
+  stored_old.claim_age = 100h;
+  const Policy retained = with([](Policy& p) { p.unknown_retention = 48h; });
+  const Policy retained_gone = with([](Policy& p) {
+    p.unknown_retention = 48h;
+    p.on_expired = ExpiredKey::Gone;
+  });
+  const Policy retained_retry = with([](Policy& p) {
+    p.unknown_retention = 48h;
+    p.on_lease_expired = LeaseExpired::Retry;
+  });
+  const Decision unknown_expired = Answer{.problem = Problem::UnknownExpired};
 
   const auto different = [](RecordFacts record) {
     record.match = FingerprintMatch::Different;
@@ -182,6 +214,7 @@ std::vector<Row> rows() {
     return record;
   };
   const Decision in_progress = Answer{.problem = Problem::InProgress, .retry_after = 1s};
+  const Decision async = Answer{.problem = Problem::Asynchronous, .retry_after = 1s};
   const Decision reused = Answer{.problem = Problem::KeyReused};
   const Decision unreadable = Answer{.problem = Problem::RecordUnreadable, .retry_after = 1s};
 
@@ -198,6 +231,16 @@ std::vector<Row> rows() {
        StoreFailed{4s},
        Answer{.problem = Problem::StoreUnavailable, .retry_after = 4s}},
       {"store down, fail open", fail_open, {}, StoreFailed{}, Pass{PassReason::StoreFailOpen}},
+      {"no room",
+       required(),
+       {},
+       NoRoom{},
+       Answer{.problem = Problem::Overloaded, .retry_after = 1s}},
+      {"no room, fail open: the store has not failed",
+       fail_open,
+       {},
+       NoRoom{},
+       Answer{.problem = Problem::Overloaded, .retry_after = 1s}},
       {"quota",
        fail_open,
        {},
@@ -224,19 +267,31 @@ std::vector<Row> rows() {
           Answer{.problem = Problem::InProgress, .retry_after = 3s}, {.waited = 2000ms}),
       row("in progress, WAIT, waited too long", wait, live,
           Answer{.problem = Problem::InProgress, .retry_after = 3s}, {.waited = 9000ms}),
+      row("in progress, asynchronous", required(), live, async, {.async_wait = 0ms}),
+      row("in progress, asynchronous, whatever the policy's in_flight is", wait, live,
+          Answer{.problem = Problem::Asynchronous, .retry_after = 3s}, {.async_wait = 0ms}),
+      row("in progress, asynchronous, waits", required(), live, Wait{5000ms},
+          {.async_wait = 5000ms}),
+      row("in progress, asynchronous, waited a while", required(), live, Wait{1000ms},
+          {.waited = 4000ms, .async_wait = 5000ms}),
+      row("in progress, asynchronous, waited enough", required(), live, async,
+          {.waited = 5000ms, .async_wait = 5000ms}),
+      row("completed, asynchronous", required(), stored, Replay{}, {.async_wait = 5000ms}),
+      row("lease ran out, asynchronous", required(), dead, outcomeUnknown(),
+          {.async_wait = 5000ms}),
       row("in progress, past its life but alive", required(), live_old, in_progress),
       row("in progress, past its life but alive, GONE", gone, live_old, in_progress),
-      row("in progress, by this very request", required(), live, Run{}, {.own_attempt = Other}),
-      row("in progress, this request holds another", required(), live, in_progress,
-          {.own_attempt = Other + 1}),
 
       row("lease ran out", required(), dead, outcomeUnknown()),
       row("lease ran out, WAIT", wait, dead, outcomeUnknown()),
       row("lease ran out, ACCEPTED", accepted, dead, outcomeUnknown()),
-      row("lease ran out, RETRY", retry, dead, Reclaim{RecordState::InProgress, Other}),
+      row("lease ran out, RETRY", retry, dead_retry, Reclaim{RecordState::InProgress, Other}),
+      row("lease ran out, RETRY but claimed under UNKNOWN", retry, dead, outcomeUnknown()),
+      row("lease ran out, claimed under RETRY but UNKNOWN now", required(), dead_retry,
+          outcomeUnknown()),
+      row("lease ran out, claimed under UNKNOWN, past the retention", retained_retry, dead_old,
+          unknown_expired),
       row("lease ran out, past its life", required(), dead_old, outcomeUnknown()),
-      row("lease ran out, by this very request", required(), dead, outcomeUnknown(),
-          {.own_attempt = Other}),
 
       row("failed", required(), failed, Reclaim{RecordState::FailedRetryable, Other}),
       row("failed, past its life", required(), failed_old,
@@ -251,6 +306,16 @@ std::vector<Row> rows() {
       row("unknown, past its life", required(), unknown_old, outcomeUnknown()),
       row("unknown, past its life, GONE", gone, unknown_old, outcomeUnknown()),
       row("unknown, FAIL_OPEN", fail_open, unknown, outcomeUnknown()),
+      row("unknown, within its retention", retained, unknown_unripe, outcomeUnknown()),
+      row("unknown, at the end of its retention", retained, unknown_ripe, unknown_expired),
+      row("unknown, past its retention and its life", retained, unknown_old, unknown_expired),
+      row("unknown, past its retention, GONE", retained_gone, unknown_old, unknown_expired),
+      row("unknown, past its retention, RETRY", retained_retry, unknown_old, unknown_expired),
+      row("unknown, past its retention, other request", retained, different(unknown_old), reused),
+      row("lease over, past the retention", retained, dead_old, unknown_expired),
+      row("lease alive, past the retention", retained, live_old, in_progress),
+      row("completed, past the retention and its life", retained, stored_old,
+          Reclaim{RecordState::Completed, Other}),
 
       row("expired", required(), expired, Reclaim{RecordState::Expired, Other}),
       row("expired, GONE", gone, expired, Answer{.problem = Problem::KeyExpired}),
@@ -261,11 +326,9 @@ std::vector<Row> rows() {
       row("other request, in progress, WAIT", wait, different(live), reused),
       row("other request, in progress, ACCEPTED", accepted, different(live), reused),
       row("other request, lease ran out", required(), different(dead), reused),
-      row("other request, lease ran out, RETRY", retry, different(dead), reused),
+      row("other request, lease ran out, RETRY", retry, different(dead_retry), reused),
       row("other request, failed", required(), different(failed), reused),
       row("other request, unknown", required(), different(unknown), reused),
-      row("other request, own attempt", required(), different(live), reused,
-          {.own_attempt = Other}),
       row("other request, expired, GONE", gone, different(expired), reused),
       row("other request, completed past its life, GONE", gone, different(stored_old), reused),
       row("other request, expired", required(), different(expired),
@@ -309,6 +372,58 @@ TEST_P(DecideTest, GivesTheDesignsRow) {
 
 INSTANTIATE_TEST_SUITE_P(Rows, DecideTest, testing::ValuesIn(rows()));
 
+// --- The status of a run
+
+TEST(DecideStatusTest, EveryStateHasItsAnswer) {
+  struct StatusRow {
+    RecordFacts record;
+    StatusDecision decision;
+  };
+  RecordFacts live = recordIn(RecordState::InProgress);
+  live.lease_alive = true;
+  RecordFacts dead = recordIn(RecordState::InProgress);
+  RecordFacts dead_retry = dead;
+  dead_retry.on_lease_expired = LeaseExpired::Retry;
+  RecordFacts stored = recordIn(RecordState::Completed);
+  stored.has_response = true;
+  RecordFacts tombstone = recordIn(RecordState::Completed);
+  tombstone.status = 201;
+  tombstone.has_response = false;
+  RecordFacts old = stored;
+  old.past_life = true;
+  RecordFacts settling = recordIn(RecordState::Unknown);
+  settling.reconcile_after = 4s;
+  const StatusRow rows[] = {
+      {live, Answer{.problem = Problem::Asynchronous, .retry_after = 1s}},
+      {dead, Answer{.problem = Problem::OutcomeUnknown}},
+      {dead_retry, Answer{.problem = Problem::RunNotCompleted}},
+      {stored, Replay{}},
+      {tombstone, Answer{.problem = Problem::ResponseUnavailable, .original_status = 201}},
+      {old, Answer{.problem = Problem::KeyExpired}},
+      {recordIn(RecordState::FailedRetryable), Answer{.problem = Problem::RunNotCompleted}},
+      {recordIn(RecordState::Unknown), Answer{.problem = Problem::OutcomeUnknown}},
+      {settling, Answer{.problem = Problem::OutcomeUnknown, .retry_after = 4s}},
+      {recordIn(RecordState::Expired), Answer{.problem = Problem::KeyExpired}},
+  };
+  for (const StatusRow& row : rows) {
+    EXPECT_EQ(decideStatus(Policy(), RecordFound{row.record}), row.decision)
+        << static_cast<int>(row.record.state);
+  }
+}
+
+TEST(DecideStatusTest, WithoutARecord) {
+  Policy policy;
+  policy.on_store_failure = StoreFailure::FailOpen;  // There is nothing to pass on.
+  EXPECT_EQ(decideStatus(policy, RecordAbsent{}),
+            StatusDecision(Answer{.problem = Problem::RunNotFound}));
+  EXPECT_EQ(decideStatus(policy, StoreFailed{}),
+            StatusDecision(Answer{.problem = Problem::StoreUnavailable, .retry_after = 1s}));
+  EXPECT_EQ(decideStatus(policy, NoRoom{}),
+            StatusDecision(Answer{.problem = Problem::Overloaded, .retry_after = 1s}));
+  EXPECT_EQ(decideStatus(policy, QuotaReached{6s}),
+            StatusDecision(Answer{.problem = Problem::QuotaExceeded, .retry_after = 6s}));
+}
+
 // What must hold for every combination of facts and policies, whatever the rows above say.
 TEST(DecideAlwaysTest, NoCombinationOfFactsRunsWithoutAClaim) {
   int combinations = 0;
@@ -326,16 +441,18 @@ TEST(DecideAlwaysTest, NoCombinationOfFactsRunsWithoutAClaim) {
           for (int state = 0; state <= 6; ++state) {
             for (const auto match : {FingerprintMatch::Unverifiable, FingerprintMatch::Different,
                                      FingerprintMatch::Same}) {
-              for (int bits = 0; bits < 8; ++bits) {
+              for (int bits = 0; bits < 16; ++bits) {
                 RecordFacts record = recordIn(static_cast<RecordState>(state));
                 record.match = match;
                 record.lease_alive = (bits & 1) != 0;
                 record.past_life = (bits & 2) != 0;
                 record.has_response = (bits & 4) != 0;
+                record.on_lease_expired =
+                    (bits & 8) != 0 ? LeaseExpired::Retry : LeaseExpired::Unknown;
                 const Decision decision = decide(policy, {}, RecordFound{record});
                 ++combinations;
                 // Another's record never lets the upstream be called, nor passes the request on.
-                EXPECT_FALSE(std::holds_alternative<idempotency::Run>(decision));
+                EXPECT_FALSE(std::holds_alternative<idempotency::protocol::Run>(decision));
                 EXPECT_FALSE(std::holds_alternative<Pass>(decision));
                 if (std::holds_alternative<Replay>(decision)) {
                   EXPECT_EQ(match, FingerprintMatch::Same);
@@ -348,6 +465,7 @@ TEST(DecideAlwaysTest, NoCombinationOfFactsRunsWithoutAClaim) {
                   EXPECT_NE(record.state, RecordState::Unknown);
                   if (record.state == RecordState::InProgress) {
                     EXPECT_EQ(lease, LeaseExpired::Retry);
+                    EXPECT_EQ(record.on_lease_expired, LeaseExpired::Retry);
                     EXPECT_FALSE(record.lease_alive);
                     EXPECT_EQ(match, FingerprintMatch::Same);
                   }
@@ -359,8 +477,8 @@ TEST(DecideAlwaysTest, NoCombinationOfFactsRunsWithoutAClaim) {
       }
     }
   }
-  EXPECT_EQ(combinations, 3 * 2 * 2 * 2 * 7 * 3 * 8);
+  EXPECT_EQ(combinations, 3 * 2 * 2 * 2 * 7 * 3 * 16);
 }
 
 }  // namespace
-}  // namespace idempotency
+}  // namespace idempotency::protocol

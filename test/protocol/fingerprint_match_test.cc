@@ -4,21 +4,21 @@
 
 #include <gtest/gtest.h>
 
-namespace idempotency {
+namespace idempotency::protocol {
 namespace {
 
-Fingerprint make(uint8_t version, uint8_t fill) {
-  Fingerprint fingerprint;
+fingerprint::Fingerprint make(uint8_t version, uint8_t fill) {
+  fingerprint::Fingerprint fingerprint;
   fingerprint.fill(fill);
   fingerprint[0] = version;
   return fingerprint;
 }
 
-std::string bytes(const Fingerprint& fingerprint) {
+std::string bytes(const fingerprint::Fingerprint& fingerprint) {
   return {fingerprint.begin(), fingerprint.end()};
 }
 
-std::optional<Fingerprint> mustNotBeCalled(uint8_t) {
+std::optional<fingerprint::Fingerprint> mustNotBeCalled(uint8_t) {
   ADD_FAILURE() << "recomputed without need";
   return std::nullopt;
 }
@@ -28,7 +28,7 @@ TEST(FingerprintMatchTest, SameVersionIsComparedAsItIs) {
             FingerprintMatch::Same);
   EXPECT_EQ(matchFingerprint(bytes(make(1, 7)), make(1, 8), mustNotBeCalled),
             FingerprintMatch::Different);
-  Fingerprint last = make(1, 7);
+  fingerprint::Fingerprint last = make(1, 7);
   last.back() = 0x80;
   EXPECT_EQ(matchFingerprint(bytes(make(1, 7)), last, mustNotBeCalled),
             FingerprintMatch::Different);
@@ -36,7 +36,7 @@ TEST(FingerprintMatchTest, SameVersionIsComparedAsItIs) {
 }
 
 TEST(FingerprintMatchTest, OlderVersionIsRecomputed) {
-  const auto recompute = [](uint8_t version) -> std::optional<Fingerprint> {
+  const auto recompute = [](uint8_t version) -> std::optional<fingerprint::Fingerprint> {
     EXPECT_EQ(version, 1);
     return make(1, 7);
   };
@@ -49,7 +49,7 @@ TEST(FingerprintMatchTest, OlderVersionIsRecomputed) {
 }
 
 TEST(FingerprintMatchTest, VersionThatThisBuildDoesNotKnowCannotBeVerified) {
-  const auto none = [](uint8_t) { return std::optional<Fingerprint>(); };
+  const auto none = [](uint8_t) { return std::optional<fingerprint::Fingerprint>(); };
   EXPECT_EQ(matchFingerprint(bytes(make(9, 7)), make(1, 7), none), FingerprintMatch::Unverifiable);
 }
 
@@ -61,4 +61,4 @@ TEST(FingerprintMatchTest, BytesOfAnotherLengthCannotBeVerified) {
 }
 
 }  // namespace
-}  // namespace idempotency
+}  // namespace idempotency::protocol

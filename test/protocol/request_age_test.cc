@@ -5,7 +5,7 @@
 
 #include <gtest/gtest.h>
 
-namespace idempotency {
+namespace idempotency::protocol {
 namespace {
 
 using namespace std::chrono_literals;
@@ -44,4 +44,4 @@ TEST(RequestAgeTest, OtherTextIsUnreadable) {
 }
 
 }  // namespace
-}  // namespace idempotency
+}  // namespace idempotency::protocol

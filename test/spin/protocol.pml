@@ -2,12 +2,14 @@
  * The protocol of one key, for the model checker spin. `test/spin/run` checks it; docs/reliability.md tells more.
  *
  * Two Envoys with one request each at a time, one store, one upstream. Clients send the same request again and again,
- * for ever. Envoys crash, messages come late, twice or never, leases run out, each as often as it likes. spin goes
- * through every order of all this, and in every one the promise must hold:
+ * for ever. Envoys crash, messages come late, twice or never, leases run out, a proxy answers in the upstream's place, the
+ * upstream sends a request on to another one, each as often as it likes. spin goes through every order of all this, and
+ * in every one the promise must hold:
  *
  *   once      The request is not run twice; with policy RETRY only after a lease ran out, and never by taking over a
- *             claim whose lease lives. A call that is answered with a retryable status (503) is no run: it says that
- *             nothing was done.
+ *             claim whose lease lives. A call that the upstream itself answers with a retryable status (503) is no run:
+ *             it says that nothing was done. A proxy that says 503 says nothing of the kind. What Envoy or a proxy sends
+ *             again by itself, within one attempt, is not counted.
  *   kept      From the moment at which a client was told a success as stored, the record holds that result, and
  *             nobody is told another one as stored. With RETRY too: whoever comes too late is fenced off.
  *   real      No client is told a success without a run behind it.
@@ -20,8 +22,8 @@
  * is met. (spin's own list of unreached code does not look into a d_step.) `MUTANT` stands for a mistake made on purpose:
  * spin must then find a promise broken. Comments name the code or the SQL that a step stands for.
  *
- * What is not here: the end of a record's life, tenants, fingerprints, redirects, waiting, the replay cache, quotas and
- * Envoy's own retries (test/model, test/sweep and test/integration have them); FAIL_OPEN, which promises nothing.
+ * What is not here: the end of a completed record's life, tenants, fingerprints, waiting, the replay cache and quotas
+ * (test/model, test/sweep and test/integration have them); FAIL_OPEN, which promises nothing.
  */
 
 /* ---- Bounds ------------------------------------------------------------------------------------------------ */
@@ -65,6 +67,10 @@ mtype:mutant = {
   AnswerBeforeStore,      /* The client gets its answer as stored before it is. */
   HastyReconciler,        /* "Has not run yet" counts as "will never run". */
   ResolveWithoutCompare,  /* A verdict is written although another attempt holds the record by now. */
+  ProxyAnswerTrusted,     /* What a proxy says counts as the upstream's word. */
+  LastAnswerTrusted,      /* Envoy has sent the request twice, and the second answer counts for both. */
+  RedirectForgotten,      /* The answer of the second upstream counts as if the first one had not run. */
+  UnknownFreedByTime,     /* A record whose outcome is unknown is deleted at the end of its life. */
   GuessingReconciler,     /* An unknown outcome is resolved as completed without a run. */
   NoSweeper,              /* Leases that ran out stay as they are. */
   NoReconciler            /* Unknown outcomes stay as they are. */
@@ -76,9 +82,13 @@ mtype:mutant = {
 /* ---- State -------------------------------------------------------------------------------------------------- */
 
 mtype:state = { Absent, InProgress, Completed, FailedRetryable, Unknown };  /* RecordState, source/protocol/record.h */
-mtype:write = { None, Complete, Fail, Release, MarkUnknown };               /* StoreActionKind, store_action.h */
-mtype:call = { NotSent, OnItsWay, Succeeded, Failed, Refused };
-mtype:phase = { Idle, Asking, Granted, Sent, Settling };                    /* StreamFilter::State, stream_filter.h */
+mtype:write = { None, Complete, Fail, Release, MarkUnknown };               /* EndingKind, protocol/outcome.h */
+mtype:call = {
+  NotSent, OnItsWay, Succeeded, Failed, Refused,
+  SentOn,       /* An internal redirect: the first upstream has run it, the second one has not answered. */
+  SentOnFailed  /* The second one is not reached, denies it, or says 503. */
+};
+mtype:phase = { Idle, Asking, Granted, Sent, Settling };                    /* Of a stream: claimant.h, running_attempt.h */
 
 bool retry;  /* Policy on_lease_expired: RETRY; else UNKNOWN. */
 bool calm;   /* Faults are over. */
@@ -89,6 +99,7 @@ typedef Record {
   byte attempt;      /* Who holds it, or held it last. */
   bool lease_alive;  /* In progress only. By the store's clock, whoever asks. */
   bool reclaimed;    /* In progress only. To release it does not delete the row. */
+  bool dead_letter;  /* Unknown only. The reconciler has given up. */
   byte result        /* Completed only: whose response is stored. */
 }
 Record record;
@@ -99,7 +110,7 @@ typedef Attempt {
   mtype:state from_state = Absent;  /* A re-claim: what the record must still be … */
   byte from_attempt;                /* … and whose (ReclaimFrom, source/store/store.h). Absent: a first claim. */
   mtype:write write = None;       /* The ending that is on its way to the store, */
-  bool remembered;                /* and that its Envoy goes on sending (source/filter/settler.h, settle_list.h). */
+  bool remembered;                /* and that its Envoy goes on sending (source/runtime/settler.h, orphans.h). */
   mtype:call call = NotSent       /* The request to the upstream. */
 }
 Attempt attempt[TOKENS + 1];  /* By token; 0 is nobody. */
@@ -133,8 +144,11 @@ byte spare = 1;  /* A token without a trace. */
 #define mistake(...) printf(__VA_ARGS__)  /* A step of a mutant alone. */
 #define promise(holds, words) if :: (holds) -> skip :: else -> printf(words); assert(false) fi
 
+/* The upstream has run this attempt. */
+#define RAN(t) (attempt[t].call == Succeeded || attempt[t].call == SentOn || attempt[t].call == SentOnFailed)
+
 inline tellSuccess(whose, stored) {
-  promise(attempt[whose].call == Succeeded, "Broken, real: a success is told, but nothing ran\n");
+  promise(RAN(whose), "Broken, real: a success is told, but nothing ran\n");
   if
   :: stored ->
      promise(acked == NOBODY || acked == whose, "Broken, kept: a client is told another success than before\n");
@@ -158,6 +172,9 @@ inline tidy(t) {
      if
      :: (attempt[t].call == Failed || attempt[t].call == Refused) && !waits(0, t) && !waits(1, t) ->
         attempt[t].call = NotSent
+     /* What the second upstream does for nobody is seen by nobody. */
+     :: (attempt[t].call == SentOn || attempt[t].call == SentOnFailed) && !waits(0, t) && !waits(1, t) ->
+        attempt[t].call = Succeeded
      :: else
      fi;
      if
@@ -177,7 +194,7 @@ inline done() {
   EACH(tidy)
 }
 
-/* ---- Statements of the store: source/store/postgres/statements.cc; each is one transaction -------------------- */
+/* ---- Statements of the store: source/store/postgres/schema/statements.cc; each is one transaction -------------------- */
 
 #define OURS(t) (record.attempt == t && record.state == InProgress)
 
@@ -196,15 +213,18 @@ inline endClaim(t) {
 inline grant(t, again) {
   promise(record.state != InProgress || !record.lease_alive, "Broken, once: a live claim is taken over\n");
   record.state = InProgress; record.attempt = t; record.lease_alive = true; record.reclaimed = again;
+  record.dead_letter = false;
   endClaim(t)
 }
 
 inline become(new_state) {
-  record.state = new_state; record.lease_alive = false; record.reclaimed = false;
+  record.state = new_state; record.lease_alive = false; record.reclaimed = false; record.dead_letter = false;
   if :: new_state == Absent -> record.attempt = NOBODY :: else fi
 }
 
-#define MAY_WRITE(t, kind) (attempt[t].write == kind && (OURS(t) || MISTAKEN(kind)))
+/* A result is known, and nobody else has the record: it comes late, but not too late. */
+#define LATE_RESULT(t, kind) (kind == Complete && record.attempt == t && record.state == Unknown)
+#define MAY_WRITE(t, kind) (attempt[t].write == kind && (OURS(t) || LATE_RESULT(t, kind) || MISTAKEN(kind)))
 #define MISTAKEN(kind) ((MUTANT == FencingIgnored && record.state == InProgress) \
   || (MUTANT == ResultNotFenced && record.state == InProgress && kind == Complete) \
   || (MUTANT == LateWriteWins && record.state != Absent))
@@ -218,8 +238,10 @@ inline become(new_state) {
 inline carryOut(t) {
   stored = true;
   if
-  :: MAY_WRITE(t, Complete) ->
+  :: MAY_WRITE(t, Complete) && !LATE_RESULT(t, Complete) ->
      did("store: the result of attempt %d is stored\n", t); become(Completed); record.result = t
+  :: MAY_WRITE(t, Complete) && LATE_RESULT(t, Complete) ->
+     did("store: the result of attempt %d settles its unknown outcome\n", t); become(Completed); record.result = t
   :: MAY_WRITE(t, Fail) -> did("store: attempt %d has failed, a retry may run\n", t); become(FailedRetryable)
   :: MAY_WRITE(t, MarkUnknown) -> did("store: the outcome of attempt %d is unknown\n", t); become(Unknown)
   :: MAY_WRITE(t, Release) && !record.reclaimed ->
@@ -234,7 +256,7 @@ inline carryOut(t) {
   fi
 }
 
-/* ---- An Envoy: source/filter -------------------------------------------------------------------------------- */
+/* ---- An Envoy: source/request ------------------------------------------------------------------------------- */
 
 #define R request[e]
 #define A attempt[R.attempt]
@@ -288,7 +310,7 @@ proctype Envoy(bit e) {
   :: d_step { R.phase == Idle && ANY(busyFor) && !calm ->
        did("Envoy %d crashes while it writes in the background\n", e); crash(); done() }
 
-  /* The store answers: StreamFilter::onClaimResult(), then decide() in source/protocol/decide.cc. */
+  /* The store answers: Claimant::onClaimResult(), then decide() in source/protocol/decide.cc. */
   :: d_step { R.phase == Asking && MAY_CLAIM(R.attempt) && MUTANT != ClaimNotDurable ->
        did("Envoy %d: attempt %d has the claim\n", e, R.attempt); grant(R.attempt, false); R.phase = Granted; done() }
   :: d_step { R.phase == Asking && MAY_CLAIM(R.attempt) && MUTANT == ClaimNotDurable ->
@@ -332,7 +354,7 @@ proctype Envoy(bit e) {
   :: d_step { R.phase == Granted && !calm ->
        did("Envoy %d crashes between claim and call\n", e); crash(); done() }
 
-  /* The call is over: classify() and storeAction() in source/protocol. */
+  /* The call is over: judgeOutcome() in source/protocol/outcome.cc. */
   :: d_step { R.phase == Sent && A.call == Succeeded ->
        did("Envoy %d: the answer to attempt %d is a success\n", e, R.attempt);
        if :: MUTANT == AnswerBeforeStore -> tellSuccess(R.attempt, true) :: else fi;
@@ -346,6 +368,24 @@ proctype Envoy(bit e) {
        settle(MarkUnknown); done() }
   :: d_step { R.phase == Sent && (A.call == NotSent || !calm) && MUTANT == TimeoutReleases ->
        mistake("Envoy %d: time-out, attempt %d is to be released\n", e, R.attempt); settle(Release); done() }
+  /* A response without a trace of the upstream itself; one after more than one try of Envoy's router; one after an
+   * internal redirect. Each tells something of the last who was asked, nothing of those before. */
+  :: d_step { R.phase == Sent && !calm && MUTANT != ProxyAnswerTrusted ->
+       did("Envoy %d: a proxy answers 503 or 504 in the upstream's place, attempt %d may have run\n", e, R.attempt);
+       settle(MarkUnknown); done() }
+  :: d_step { R.phase == Sent && !calm && MUTANT == ProxyAnswerTrusted ->
+       mistake("Envoy %d: a proxy answers 503, attempt %d is taken for failed\n", e, R.attempt); settle(Fail); done() }
+  :: d_step { R.phase == Sent && !calm && MUTANT != LastAnswerTrusted ->
+       did("Envoy %d: it sent attempt %d again, the second answer is 503, the first try may have run\n", e, R.attempt);
+       settle(MarkUnknown); done() }
+  :: d_step { R.phase == Sent && !calm && MUTANT == LastAnswerTrusted ->
+       mistake("Envoy %d: it sent attempt %d again, the second answer is 503: taken for failed\n", e, R.attempt);
+       settle(Fail); done() }
+  :: d_step { R.phase == Sent && A.call == SentOnFailed && MUTANT != RedirectForgotten ->
+       did("Envoy %d: attempt %d was sent on and failed there, the first upstream has run it\n", e, R.attempt);
+       settle(MarkUnknown); done() }
+  :: d_step { R.phase == Sent && A.call == SentOnFailed && MUTANT == RedirectForgotten ->
+       mistake("Envoy %d: attempt %d was sent on and failed there: taken for failed\n", e, R.attempt); settle(Fail); done() }
   :: d_step { R.phase == Sent && !calm ->
        did("Envoy %d crashes during the call\n", e); crash(); done() }
 
@@ -415,7 +455,7 @@ proctype Wire(byte t) {
   :: d_step { attempt[t].remembered && !calm && !(OWNER.attempt == t) ->
        did("Envoy %d: attempt %d stops to repeat its write\n", attempt[t].envoy, t); attempt[t].remembered = false; done() }
 
-  /* source/maintenance/heartbeat.h; idempotency_extend. Until the attempt's end is written or given up. */
+  /* source/runtime/heartbeat.h; idempotency_extend. Until the attempt's end is written or given up. */
   :: d_step { OURS(t) && !record.lease_alive && (waits(attempt[t].envoy, t) || attempt[t].remembered) ->
        did("store: a heartbeat renews the lease of attempt %d\n", t); record.lease_alive = true; done() }
 
@@ -427,6 +467,15 @@ proctype Wire(byte t) {
        fi;
        promise(!ran || (retry && lease_ran_out), "Broken, once: the request has run twice\n");
        ran = true; attempt[t].call = Succeeded; done() }
+  :: d_step { attempt[t].call == OnItsWay && !calm ->
+       did("upstream: attempt %d runs the request and sends it on to another upstream\n", t);
+       promise(!ran || (retry && lease_ran_out), "Broken, once: the request has run twice\n");
+       ran = true; attempt[t].call = SentOn; done() }
+  :: d_step { attempt[t].call == SentOn && waits(attempt[t].envoy, t) ->
+       did("upstream: the other one answers attempt %d\n", t); attempt[t].call = Succeeded; done() }
+  :: d_step { attempt[t].call == SentOn && waits(attempt[t].envoy, t) && !calm ->
+       did("upstream: the other one is not reached by attempt %d, or refuses it\n", t);
+       attempt[t].call = SentOnFailed; done() }
   :: d_step { attempt[t].call == OnItsWay && !calm ->
        did("upstream: attempt %d gets 503, nothing is done\n", t); attempt[t].call = Failed; done() }
   :: d_step { attempt[t].call == OnItsWay && !calm ->
@@ -447,25 +496,29 @@ proctype Maintenance() {
   :: d_step { record.state == InProgress && record.lease_alive && !(calm && HELD) ->
        did("store: the lease of attempt %d runs out\n", record.attempt);
        record.lease_alive = false; lease_ran_out = retry; done() }
-  /* idempotency.sweep() in sql/0002_maintenance.sql. */
+  /* idempotency.sweep() in sql/0004_locks_and_quota.sql. */
   :: d_step { record.state == InProgress && !record.lease_alive && !retry && MUTANT != NoSweeper ->
        did("sweeper: the outcome of attempt %d is unknown\n", record.attempt); become(Unknown); done() }
   :: d_step { record.state == InProgress && !record.lease_alive && retry && MUTANT != NoSweeper ->
        did("sweeper: attempt %d is dead, a retry may run\n", record.attempt); become(FailedRetryable); done() }
+  /* idempotency.reap() leaves alone what is unknown, however old. */
+  :: d_step { record.state == Unknown && MUTANT == UnknownFreedByTime ->
+       mistake("sweeper: the life of attempt %d's record is over, the key is free\n", record.attempt);
+       become(Absent); done() }
   od
 }
 
-/* Not built yet: this is the design. Reconciliation, or an operator by hand, finds out from the upstream what became of
- * the attempt, and writes it by compare-and-set on state and attempt; nothing else leads out of an unknown outcome. "It did
- * not run" must mean that it never will, also if the call is still on its way: the upstream refuses the attempt from
- * then on. */
+/* source/runtime/reconciler.cc and source/protocol/reconcile.cc: the reconciler finds out from the upstream what became of
+ * the attempt, and writes it by compare-and-set on state and attempt. "It did not run" means that it never will: if the
+ * call is still on its way, the upstream refuses the attempt from then on, or the reconciler asks again. After so many
+ * questions it gives up: a dead letter waits for an operator, who settles it or has it asked about again. */
 #define STILL_UNKNOWN (record.state == Unknown && (record.attempt == inquiry.attempt || MUTANT == ResolveWithoutCompare))
 
 /* Stands for the answer, too. */
 inline inquire() {
   inquiry.attempt = record.attempt;
   if
-  :: HOLDER.call == Succeeded ->
+  :: RAN(record.attempt) ->
      did("reconciler: the upstream has run attempt %d\n", inquiry.attempt); inquiry.verdict = Completed
   :: HOLDER.call == OnItsWay && MUTANT != HastyReconciler ->
      did("reconciler: the upstream will refuse attempt %d\n", inquiry.attempt);
@@ -482,8 +535,16 @@ inline forgetInquiry() {
 
 proctype Reconciler() {
   do
-  :: d_step { record.state == Unknown && inquiry.attempt == NOBODY && MUTANT != NoReconciler ->
+  :: d_step { record.state == Unknown && !record.dead_letter && inquiry.attempt == NOBODY && MUTANT != NoReconciler ->
        inquire(); done() }
+  :: d_step { record.state == Unknown && !record.dead_letter && inquiry.attempt == NOBODY && MUTANT != NoReconciler &&
+              HOLDER.call == OnItsWay && !calm ->
+       did("reconciler: attempt %d is absent, it is asked about again\n", record.attempt); done() }
+  :: d_step { record.state == Unknown && !record.dead_letter && inquiry.attempt == NOBODY && MUTANT != NoReconciler &&
+              !calm ->
+       did("reconciler: it gives up attempt %d, a dead letter\n", record.attempt); record.dead_letter = true; done() }
+  :: d_step { record.dead_letter ->
+       did("operator: attempt %d is to be asked about again\n", record.attempt); record.dead_letter = false; done() }
   :: d_step { STILL_UNKNOWN && inquiry.verdict == Completed ->
        did("reconciler: attempt %d is completed\n", inquiry.attempt);
        become(Completed); record.result = inquiry.attempt; forgetInquiry(); done() }
@@ -500,10 +561,10 @@ proctype Reconciler() {
 /* By hand, in one step, at any time; nothing waits for it. */
 proctype Operator() {
   do
-  :: d_step { record.state == Unknown && HOLDER.call == Succeeded && !calm ->
+  :: d_step { record.state == Unknown && RAN(record.attempt) && !calm ->
        did("operator: attempt %d is completed\n", record.attempt);
        record.result = record.attempt; become(Completed); done() }
-  :: d_step { record.state == Unknown && HOLDER.call != Succeeded && !calm ->
+  :: d_step { record.state == Unknown && !RAN(record.attempt) && !calm ->
        did("operator: attempt %d has failed and must not run any more\n", record.attempt);
        if :: HOLDER.call == OnItsWay -> HOLDER.call = Refused :: else fi;
        become(FailedRetryable); done() }

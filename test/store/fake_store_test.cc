@@ -15,9 +15,9 @@ using namespace std::chrono_literals;
 class FakeStoreRig : public StoreRig {
 public:
   FakeStoreRig() { start(); }
-  Store& store() override { return *store_; }
-  MaintenanceStore& maintenance() override { return *store_; }
-  Store& other() override {
+  store::Store& store() override { return *store_; }
+  store::MaintenanceStore& maintenance() override { return *store_; }
+  store::Store& other() override {
     if (other_ == nullptr) {
       other_ = std::make_unique<FakeStore>(database_);
     }
@@ -29,7 +29,8 @@ public:
   }
   void start() override { store_ = std::make_unique<FakeStore>(database_); }
   void passTime(std::chrono::milliseconds time) override { database_->passTime(time); }
-  void setRecoveryPoint(const Identity& identity, const std::string& recovery_point) override {
+  void setRecoveryPoint(const protocol::Identity& identity,
+                        const std::string& recovery_point) override {
     database_->setRecoveryPoint(identity, recovery_point);
   }
   std::vector<AuditEntry> audit() override { return database_->audit(); }
@@ -61,30 +62,30 @@ INSTANTIATE_TEST_SUITE_P(Fake, MaintenanceContractTest, ::testing::Values(fakeKi
 TEST(FakeStoreTest, FailureIsToldUntilItEnds) {
   FakeStore store;
   store.setFailure("down");
-  Answer<LookUpResult> down;
+  Answer<store::LookUpResult> down;
   store.lookUp({"t", "o", "k"}, soon(), down.callback());
-  const LookUpResult result = down.get();
-  ASSERT_TRUE(std::holds_alternative<Unavailable>(result));
-  EXPECT_EQ(std::get<Unavailable>(result).reason, "down");
+  const store::LookUpResult result = down.get();
+  ASSERT_TRUE(std::holds_alternative<store::Unavailable>(result));
+  EXPECT_EQ(std::get<store::Unavailable>(result).reason, "down");
   store.setFailure(std::nullopt);
-  Answer<LookUpResult> up;
+  Answer<store::LookUpResult> up;
   store.lookUp({"t", "o", "k"}, soon(), up.callback());
-  EXPECT_TRUE(std::holds_alternative<Absent>(up.get()));
+  EXPECT_TRUE(std::holds_alternative<store::Absent>(up.get()));
 }
 
 TEST(FakeStoreTest, ClaimAbandonedWhileTheStoreFailsIsReleasedAfterwards) {
   FakeStore store;
-  ClaimRequest request;
+  store::ClaimRequest request;
   request.identity = {"t", "o", "k"};
-  request.attempt = newAttempt();
-  Answer<ClaimResult> claimed;
+  request.attempt = store::newAttempt();
+  Answer<store::ClaimResult> claimed;
   store.claim(request, soon(), claimed.callback());
-  ASSERT_TRUE(std::holds_alternative<Claimed>(claimed.get()));
+  ASSERT_TRUE(std::holds_alternative<store::Claimed>(claimed.get()));
   store.setFailure("down");
   store.abandon({request.identity, request.attempt});
-  Answer<LookUpResult> down;
+  Answer<store::LookUpResult> down;
   store.lookUp(request.identity, soon(), down.callback());
-  ASSERT_TRUE(std::holds_alternative<Unavailable>(down.get()));
+  ASSERT_TRUE(std::holds_alternative<store::Unavailable>(down.get()));
   EXPECT_EQ(store.database().size(), 1U);
   store.setFailure(std::nullopt);
   EXPECT_TRUE(eventually([&] { return store.database().size() == 0; }));
@@ -92,19 +93,19 @@ TEST(FakeStoreTest, ClaimAbandonedWhileTheStoreFailsIsReleasedAfterwards) {
 
 TEST(FakeStoreTest, ClockStandsStillUnlessItIsMoved) {
   FakeStore store;
-  ClaimRequest request;
+  store::ClaimRequest request;
   request.identity = {"t", "o", "k"};
-  request.attempt = newAttempt();
+  request.attempt = store::newAttempt();
   request.lease = 1s;
-  Answer<ClaimResult> claimed;
+  Answer<store::ClaimResult> claimed;
   store.claim(request, soon(), claimed.callback());
   claimed.get();
   store.database().passTime(999ms);
-  LookUpResult found = store.database().lookUp(request.identity);
-  EXPECT_EQ(std::get<Record>(found).lease_left, 1ms);
+  store::LookUpResult found = store.database().lookUp(request.identity);
+  EXPECT_EQ(std::get<store::Record>(found).lease_left, 1ms);
   store.database().passTime(1ms);
   found = store.database().lookUp(request.identity);
-  EXPECT_FALSE(std::get<Record>(found).lease_alive);
+  EXPECT_FALSE(std::get<store::Record>(found).lease_alive);
 }
 
 }  // namespace

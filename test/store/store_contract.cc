@@ -8,7 +8,7 @@ namespace idempotency::test {
 using namespace std::chrono_literals;
 
 bool eventually(const std::function<bool()>& condition) {
-  const Deadline end = soon();
+  const store::Deadline end = soon();
   while (!condition()) {
     if (std::chrono::steady_clock::now() > end) {
       return false;
@@ -26,6 +26,8 @@ std::string_view name(Situation situation) {
       return "Running";
     case Situation::LeaseOver:
       return "LeaseOver";
+    case Situation::LeaseOverRetry:
+      return "LeaseOverRetry";
     case Situation::Completed:
       return "Completed";
     case Situation::CompletedPastLife:
@@ -44,155 +46,168 @@ std::string_view name(Situation situation) {
   return "invalid";
 }
 
-Identity StoreContractFixture::identity(const std::string& key, const std::string& tenant) {
+protocol::Identity StoreContractFixture::identity(const std::string& key,
+                                                  const std::string& tenant) {
   return {.tenant = tenant, .operation = "operation", .key = key};
 }
 
 // Hours and days, so that no test depends on how fast it runs.
-ClaimRequest StoreContractFixture::claimRequest(const Identity& identity) {
-  ClaimRequest request;
+store::ClaimRequest StoreContractFixture::claimRequest(const protocol::Identity& identity) {
+  store::ClaimRequest request;
   request.identity = identity;
   request.fingerprint = std::string("\x01", 1) + std::string(32, 'f');
-  request.attempt = newAttempt();
+  request.attempt = store::newAttempt();
   request.lease = 1h;
   request.ttl = 24h;
   return request;
 }
 
-CompleteRequest StoreContractFixture::completeRequest(const ClaimRef& claim, std::string response) {
-  CompleteRequest request;
-  request.claim = claim;
-  request.status = 201;
-  request.response_schema = 1;
-  request.response = std::move(response);
-  return request;
+protocol::Completed StoreContractFixture::completion(std::string response) {
+  protocol::Completed completed;
+  completed.status = 201;
+  completed.response_schema = 1;
+  completed.response = std::move(response);
+  return completed;
 }
 
-ClaimResult StoreContractFixture::claim(ClaimRequest request) {
-  Answer<ClaimResult> answer;
+store::ClaimResult StoreContractFixture::claim(store::ClaimRequest request) {
+  Answer<store::ClaimResult> answer;
   store().claim(std::move(request), soon(), answer.callback());
   return answer.get();
 }
 
-ClaimRef StoreContractFixture::mustClaim(ClaimRequest request) {
-  const ClaimRef ref{request.identity, request.attempt};
-  const ClaimResult result = claim(std::move(request));
-  EXPECT_TRUE(std::holds_alternative<Claimed>(result)) << "alternative " << result.index();
+store::ClaimRef StoreContractFixture::mustClaim(store::ClaimRequest request) {
+  const store::ClaimRef ref{request.identity, request.attempt};
+  const store::ClaimResult result = claim(std::move(request));
+  EXPECT_TRUE(std::holds_alternative<store::Claimed>(result)) << "alternative " << result.index();
   return ref;
 }
 
-ClaimRef StoreContractFixture::mustClaim(const Identity& identity) {
+store::ClaimRef StoreContractFixture::mustClaim(const protocol::Identity& identity) {
   return mustClaim(claimRequest(identity));
 }
 
-ClaimRef StoreContractFixture::mustReclaim(const Identity& identity) {
-  const Record found = mustFind(identity);
-  ClaimRequest request = claimRequest(identity);
-  request.from = ReclaimFrom{found.state, found.attempt};
-  return mustClaim(std::move(request));
+store::ClaimRequest StoreContractFixture::reclaimRequest(const protocol::Identity& identity,
+                                                         protocol::LeaseExpired on_lease_expired) {
+  const store::Record found = mustFind(identity);
+  store::ClaimRequest request = claimRequest(identity);
+  request.on_lease_expired = on_lease_expired;
+  request.from = store::ReclaimFrom{found.state, found.attempt};
+  return request;
 }
 
-WriteOutcome StoreContractFixture::complete(CompleteRequest request) {
-  Answer<WriteResult> answer;
-  store().complete(std::move(request), soon(), answer.callback());
+store::ClaimRef StoreContractFixture::mustReclaim(const protocol::Identity& identity) {
+  return mustClaim(reclaimRequest(identity));
+}
+
+store::WriteOutcome StoreContractFixture::settle(const store::ClaimRef& claim,
+                                                 protocol::Ending ending) {
+  Answer<store::WriteResult> answer;
+  store().settle(claim, std::move(ending), soon(), answer.callback());
   return answer.get().outcome;
 }
 
-WriteOutcome StoreContractFixture::fail(const ClaimRef& claim, std::string error) {
-  Answer<WriteResult> answer;
-  store().fail({claim, std::move(error)}, soon(), answer.callback());
-  return answer.get().outcome;
+store::WriteOutcome StoreContractFixture::complete(const store::ClaimRef& claim,
+                                                   protocol::Completed completed) {
+  return settle(claim, std::move(completed));
 }
 
-WriteOutcome StoreContractFixture::release(const ClaimRef& claim) {
-  Answer<WriteResult> answer;
-  store().release(claim, soon(), answer.callback());
-  return answer.get().outcome;
+store::WriteOutcome StoreContractFixture::fail(const store::ClaimRef& claim, std::string error) {
+  return settle(claim, protocol::Failed{std::move(error)});
 }
 
-WriteOutcome StoreContractFixture::markUnknown(
-    const ClaimRef& claim, std::optional<std::chrono::milliseconds> reconcile_after) {
-  Answer<WriteResult> answer;
-  store().markUnknown({claim, "upstream_reset", reconcile_after}, soon(), answer.callback());
-  return answer.get().outcome;
+store::WriteOutcome StoreContractFixture::release(const store::ClaimRef& claim) {
+  return settle(claim, protocol::Released{});
 }
 
-WriteOutcome StoreContractFixture::extend(const ClaimRef& claim, std::chrono::milliseconds lease) {
-  Answer<ExtendResult> answer;
+store::WriteOutcome StoreContractFixture::markUnknown(
+    const store::ClaimRef& claim, std::optional<std::chrono::milliseconds> reconcile_after) {
+  return settle(claim, protocol::Unknown{"upstream_reset", reconcile_after});
+}
+
+store::WriteOutcome StoreContractFixture::extend(const store::ClaimRef& claim,
+                                                 std::chrono::milliseconds lease) {
+  Answer<store::ExtendResult> answer;
   store().extend({claim}, lease, soon(), answer.callback());
-  const ExtendResult result = answer.get();
+  const store::ExtendResult result = answer.get();
   EXPECT_EQ(result.size(), 1U);
-  return result.empty() ? WriteOutcome::Unavailable : result[0].outcome;
+  return result.empty() ? store::WriteOutcome::Unavailable : result[0].outcome;
 }
 
-std::optional<Record> StoreContractFixture::lookUp(const Identity& identity) {
-  Answer<LookUpResult> answer;
+std::optional<store::Record> StoreContractFixture::lookUp(const protocol::Identity& identity) {
+  Answer<store::LookUpResult> answer;
   store().lookUp(identity, soon(), answer.callback());
-  LookUpResult result = answer.get();
-  if (const auto* unavailable = std::get_if<Unavailable>(&result)) {
+  store::LookUpResult result = answer.get();
+  if (const auto* unavailable = std::get_if<store::Unavailable>(&result)) {
     ADD_FAILURE() << "look-up: " << unavailable->reason;
   }
-  auto* const record = std::get_if<Record>(&result);
-  return record == nullptr ? std::nullopt : std::optional<Record>(std::move(*record));
+  auto* const record = std::get_if<store::Record>(&result);
+  return record == nullptr ? std::nullopt : std::optional<store::Record>(std::move(*record));
 }
 
-Record StoreContractFixture::mustFind(const Identity& identity) {
-  std::optional<Record> record = lookUp(identity);
+store::Record StoreContractFixture::mustFind(const protocol::Identity& identity) {
+  std::optional<store::Record> record = lookUp(identity);
   EXPECT_TRUE(record.has_value()) << "no record";
-  return record.value_or(Record());
+  return record.value_or(store::Record());
 }
 
-MaintenanceResult StoreContractFixture::sweep(
+store::MaintenanceResult StoreContractFixture::sweep(
     uint32_t limit, std::optional<std::chrono::milliseconds> reconcile_after) {
-  Answer<MaintenanceResult> answer;
+  Answer<store::MaintenanceResult> answer;
   rig_->maintenance().sweep(limit, reconcile_after, soon(), answer.callback());
-  MaintenanceResult result = answer.get();
+  store::MaintenanceResult result = answer.get();
   EXPECT_TRUE(result.ok) << result.reason;
   return result;
 }
 
-MaintenanceResult StoreContractFixture::reap(uint32_t limit, bool soft) {
-  Answer<MaintenanceResult> answer;
+store::MaintenanceResult StoreContractFixture::reap(uint32_t limit, bool soft) {
+  Answer<store::MaintenanceResult> answer;
   rig_->maintenance().reap(limit, soft, soon(), answer.callback());
-  MaintenanceResult result = answer.get();
+  store::MaintenanceResult result = answer.get();
   EXPECT_TRUE(result.ok) << result.reason;
   return result;
 }
 
-ClaimRef StoreContractFixture::reach(Situation situation, const Identity& identity) {
-  const ClaimRef ref = mustClaim(identity);
+store::ClaimRef StoreContractFixture::reach(Situation situation,
+                                            const protocol::Identity& identity) {
+  store::ClaimRequest request = claimRequest(identity);
+  if (situation == Situation::LeaseOverRetry) {
+    request.on_lease_expired = protocol::LeaseExpired::Retry;
+  }
+  const store::ClaimRef ref = mustClaim(request);
   switch (situation) {
     case Situation::Absent:
-      EXPECT_EQ(release(ref), WriteOutcome::Done);
+      EXPECT_EQ(release(ref), store::WriteOutcome::Done);
       break;
     case Situation::Running:
       break;
     case Situation::LeaseOver:
+    case Situation::LeaseOverRetry:
       rig_->passTime(2h);
       break;
     case Situation::Completed:
-      EXPECT_EQ(complete(completeRequest(ref)), WriteOutcome::Done);
+      EXPECT_EQ(complete(ref, completion()), store::WriteOutcome::Done);
       break;
     case Situation::CompletedPastLife:
-      EXPECT_EQ(complete(completeRequest(ref)), WriteOutcome::Done);
+      EXPECT_EQ(complete(ref, completion()), store::WriteOutcome::Done);
       rig_->passTime(25h);
       break;
     case Situation::Failed:
-      EXPECT_EQ(fail(ref), WriteOutcome::Done);
+      EXPECT_EQ(fail(ref), store::WriteOutcome::Done);
       break;
     case Situation::FailedPastLife:
-      EXPECT_EQ(fail(ref), WriteOutcome::Done);
+      EXPECT_EQ(fail(ref), store::WriteOutcome::Done);
       rig_->passTime(25h);
       break;
     case Situation::Unknown:
-      EXPECT_EQ(markUnknown(ref, 1h), WriteOutcome::Done);
+      EXPECT_EQ(markUnknown(ref, 1h), store::WriteOutcome::Done);
       break;
     case Situation::UnknownPastLife:
-      EXPECT_EQ(markUnknown(ref, 1h), WriteOutcome::Done);
+      EXPECT_EQ(markUnknown(ref, 1h), store::WriteOutcome::Done);
       rig_->passTime(25h);
       break;
     case Situation::Expired:
-      EXPECT_EQ(complete(completeRequest(ref)), WriteOutcome::Done);
+      EXPECT_EQ(complete(ref, completion()), store::WriteOutcome::Done);
       rig_->passTime(25h);
       EXPECT_GE(reap(1000, true).expired, 1U);  // Others may be due as well.
       break;
@@ -200,8 +215,8 @@ ClaimRef StoreContractFixture::reach(Situation situation, const Identity& identi
   return ref;
 }
 
-::testing::AssertionResult sameRecord(const std::optional<Record>& before,
-                                      const std::optional<Record>& after) {
+::testing::AssertionResult sameRecord(const std::optional<store::Record>& before,
+                                      const std::optional<store::Record>& after) {
   if (before.has_value() != after.has_value()) {
     return ::testing::AssertionFailure() << (after.has_value() ? "appeared" : "disappeared");
   }
@@ -211,8 +226,8 @@ ClaimRef StoreContractFixture::reach(Situation situation, const Identity& identi
   const auto differs = [](std::string_view what) {
     return ::testing::AssertionFailure() << what << " changed";
   };
-  const Record& a = *before;
-  const Record& b = *after;
+  const store::Record& a = *before;
+  const store::Record& b = *after;
   if (a.state != b.state) {
     return differs("state");
   }
@@ -227,6 +242,9 @@ ClaimRef StoreContractFixture::reach(Situation situation, const Identity& identi
   }
   if (a.lease_alive != b.lease_alive) {
     return differs("lease_alive");
+  }
+  if (a.on_lease_expired != b.on_lease_expired) {
+    return differs("on_lease_expired");
   }
   if (a.created_at != b.created_at || a.expires_at != b.expires_at ||
       a.completed_at != b.completed_at || a.past_life != b.past_life) {

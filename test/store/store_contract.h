@@ -15,7 +15,9 @@
 
 #include "gtest/gtest.h"
 
+#include "source/protocol/ending.h"
 #include "source/store/maintenance_store.h"
+#include "source/store/operator_store.h"
 #include "source/store/record.h"
 #include "source/store/store.h"
 #include "test/support/fake_store.h"
@@ -27,7 +29,7 @@
 //   make}),
 //                            storeKindName);
 //
-// and the same for MaintenanceContractTest.
+// and the same for MaintenanceContractTest and, if it has operators, OperatorContractTest.
 namespace idempotency::test {
 
 // A store, and the means to look behind it and to disturb it.
@@ -35,13 +37,16 @@ class StoreRig {
 public:
   virtual ~StoreRig() = default;
 
-  virtual Store& store() = 0;
-  virtual MaintenanceStore& maintenance() = 0;
+  virtual store::Store& store() = 0;
+  virtual store::MaintenanceStore& maintenance() = 0;
   // A second store on the same data, as another process has it. Made when first asked for.
-  virtual Store& other() = 0;
+  virtual store::Store& other() = 0;
 
   // Destroys the stores; their data stay.
   virtual void stop() = 0;
+  // The same data as an operator reaches them; made anew at each call. Null: this store has no
+  // operators.
+  virtual std::unique_ptr<store::OperatorStore> openOperator() { return nullptr; }
   // Makes the store anew, on the same data.
   virtual void start() = 0;
 
@@ -49,7 +54,8 @@ public:
   // moving the store's clock, or the times themselves.
   virtual void passTime(std::chrono::milliseconds time) = 0;
   // What the upstream's own transaction does.
-  virtual void setRecoveryPoint(const Identity& identity, const std::string& recovery_point) = 0;
+  virtual void setRecoveryPoint(const protocol::Identity& identity,
+                                const std::string& recovery_point) = 0;
   // All audit rows, oldest first.
   virtual std::vector<AuditEntry> audit() = 0;
 
@@ -74,7 +80,7 @@ inline std::string storeKindName(const ::testing::TestParamInfo<StoreKind>& info
 
 // Far longer than anything here takes.
 inline constexpr std::chrono::seconds LongTime{30};
-inline Deadline soon() {
+inline store::Deadline soon() {
   return std::chrono::steady_clock::now() + LongTime;
 }
 
@@ -128,7 +134,8 @@ bool eventually(const std::function<bool()>& condition);
 enum class Situation {
   Absent,
   Running,
-  LeaseOver,
+  LeaseOver,       // Claimed under UNKNOWN,
+  LeaseOverRetry,  // and under RETRY.
   Completed,
   CompletedPastLife,
   Failed,
@@ -142,10 +149,10 @@ inline void PrintTo(Situation situation, std::ostream* out) {
   *out << name(situation);
 }
 inline constexpr Situation AllSituations[] = {
-    Situation::Absent,         Situation::Running, Situation::LeaseOver,
-    Situation::Completed,      Situation::Failed,  Situation::CompletedPastLife,
-    Situation::FailedPastLife, Situation::Unknown, Situation::UnknownPastLife,
-    Situation::Expired,
+    Situation::Absent,          Situation::Running,        Situation::LeaseOver,
+    Situation::LeaseOverRetry,  Situation::Completed,      Situation::CompletedPastLife,
+    Situation::Failed,          Situation::FailedPastLife, Situation::Unknown,
+    Situation::UnknownPastLife, Situation::Expired,
 };
 
 // What both suites share: a rig, and the operations as calls that wait for their answer.
@@ -153,49 +160,72 @@ class StoreContractFixture : public ::testing::TestWithParam<StoreKind> {
 protected:
   StoreContractFixture() : rig_(GetParam().make()) {}
 
-  Store& store() { return rig_->store(); }
+  store::Store& store() { return rig_->store(); }
 
-  static Identity identity(const std::string& key, const std::string& tenant = "tenant");
-  static ClaimRequest claimRequest(const Identity& identity);
-  static CompleteRequest completeRequest(const ClaimRef& claim, std::string response = "response");
+  static protocol::Identity identity(const std::string& key, const std::string& tenant = "tenant");
+  static store::ClaimRequest claimRequest(const protocol::Identity& identity);
+  // Of what is there, by somebody whose policy for a lease that ran out is this.
+  store::ClaimRequest reclaimRequest(
+      const protocol::Identity& identity,
+      protocol::LeaseExpired on_lease_expired = protocol::LeaseExpired::Retry);
+  static protocol::Completed completion(std::string response = "response");
 
-  ClaimResult claim(ClaimRequest request);
+  store::ClaimResult claim(store::ClaimRequest request);
   // Claims what is absent, or fails the test.
-  ClaimRef mustClaim(const Identity& identity);
-  ClaimRef mustClaim(ClaimRequest request);
+  store::ClaimRef mustClaim(const protocol::Identity& identity);
+  store::ClaimRef mustClaim(store::ClaimRequest request);
   // Re-claims what is there, or fails the test.
-  ClaimRef mustReclaim(const Identity& identity);
-  WriteOutcome complete(CompleteRequest request);
-  WriteOutcome fail(const ClaimRef& claim, std::string error = "upstream_503");
-  WriteOutcome release(const ClaimRef& claim);
-  WriteOutcome markUnknown(const ClaimRef& claim,
-                           std::optional<std::chrono::milliseconds> reconcile_after = {});
-  WriteOutcome extend(const ClaimRef& claim, std::chrono::milliseconds lease);
+  store::ClaimRef mustReclaim(const protocol::Identity& identity);
+  store::WriteOutcome settle(const store::ClaimRef& claim, protocol::Ending ending);
+  store::WriteOutcome complete(const store::ClaimRef& claim, protocol::Completed completed);
+  store::WriteOutcome fail(const store::ClaimRef& claim, std::string error = "upstream_503");
+  store::WriteOutcome release(const store::ClaimRef& claim);
+  store::WriteOutcome markUnknown(const store::ClaimRef& claim,
+                                  std::optional<std::chrono::milliseconds> reconcile_after = {});
+  store::WriteOutcome extend(const store::ClaimRef& claim, std::chrono::milliseconds lease);
   // None: absent.
-  std::optional<Record> lookUp(const Identity& identity);
+  std::optional<store::Record> lookUp(const protocol::Identity& identity);
   // Fails the test if there is none.
-  Record mustFind(const Identity& identity);
-  bool isAbsent(const Identity& identity) { return !lookUp(identity).has_value(); }
+  store::Record mustFind(const protocol::Identity& identity);
+  bool isAbsent(const protocol::Identity& identity) { return !lookUp(identity).has_value(); }
 
-  MaintenanceResult sweep(uint32_t limit = 1000,
-                          std::optional<std::chrono::milliseconds> reconcile_after = {});
-  MaintenanceResult reap(uint32_t limit = 1000, bool soft = false);
+  store::MaintenanceResult sweep(uint32_t limit = 1000,
+                                 std::optional<std::chrono::milliseconds> reconcile_after = {});
+  store::MaintenanceResult reap(uint32_t limit = 1000, bool soft = false);
 
   // Brings a record there; its last attempt. For Absent: an attempt that was released.
-  ClaimRef reach(Situation situation, const Identity& identity);
+  store::ClaimRef reach(Situation situation, const protocol::Identity& identity);
 
   std::unique_ptr<StoreRig> rig_;
 };
 
 class StoreContractTest : public StoreContractFixture {};
 class MaintenanceContractTest : public StoreContractFixture {};
+class OperatorContractTest : public StoreContractFixture {
+protected:
+  OperatorContractTest() : operator_(rig_->openOperator()) {}
+
+  store::ChangeResult change(store::OperatorStore& by, const store::ClaimRef& seen,
+                             store::OperatorAction action, bool dry_run = false);
+  store::ChangeOutcome change(const store::ClaimRef& seen, store::OperatorAction action,
+                              bool dry_run = false) {
+    return change(*operator_, seen, std::move(action), dry_run).outcome;
+  }
+  // Fails the test if the store does.
+  std::vector<store::ListedRecord> list(const store::RecordFilter& filter = {},
+                                        const std::optional<protocol::Identity>& after = {},
+                                        uint32_t limit = 1000);
+
+  std::unique_ptr<store::OperatorStore> operator_;
+};
 
 // A test of one store's own may use the rest of this header without taking part.
 GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(StoreContractTest);
 GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(MaintenanceContractTest);
+GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(OperatorContractTest);
 
 // Whether nothing but the course of time differs. Says what does.
-::testing::AssertionResult sameRecord(const std::optional<Record>& before,
-                                      const std::optional<Record>& after);
+::testing::AssertionResult sameRecord(const std::optional<store::Record>& before,
+                                      const std::optional<store::Record>& after);
 
 }  // namespace idempotency::test

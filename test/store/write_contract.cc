@@ -11,55 +11,66 @@ using namespace std::chrono_literals;
 // Every write in every situation, by the attempt that made it and by another.
 struct WriteCase {
   Situation situation;
-  WriteOutcome complete;
-  WriteOutcome fail;
-  WriteOutcome release;
-  WriteOutcome mark_unknown;
-  WriteOutcome extend;
+  store::WriteOutcome complete;
+  store::WriteOutcome fail;
+  store::WriteOutcome release;
+  store::WriteOutcome mark_unknown;
+  store::WriteOutcome extend;
 };
-constexpr WriteOutcome Done = WriteOutcome::Done;
-constexpr WriteOutcome Fenced = WriteOutcome::Fenced;
+constexpr store::WriteOutcome Done = store::WriteOutcome::Done;
+constexpr store::WriteOutcome Fenced = store::WriteOutcome::Fenced;
 constexpr WriteCase WriteCases[] = {
     {Situation::Absent, Fenced, Fenced, Done, Fenced, Fenced},
     {Situation::Running, Done, Done, Done, Done, Done},
     {Situation::LeaseOver, Done, Done, Done, Done, Done},
+    {Situation::LeaseOverRetry, Done, Done, Done, Done, Done},
     {Situation::Completed, Done, Fenced, Fenced, Fenced, Fenced},
     {Situation::CompletedPastLife, Done, Fenced, Fenced, Fenced, Fenced},
     {Situation::Failed, Fenced, Done, Fenced, Fenced, Fenced},
     {Situation::FailedPastLife, Fenced, Done, Fenced, Fenced, Fenced},
-    {Situation::Unknown, Fenced, Fenced, Fenced, Done, Fenced},
-    {Situation::UnknownPastLife, Fenced, Fenced, Fenced, Done, Fenced},
+    {Situation::Unknown, Done, Fenced, Fenced, Done, Fenced},
+    {Situation::UnknownPastLife, Done, Fenced, Fenced, Done, Fenced},
     {Situation::Expired, Fenced, Fenced, Fenced, Fenced, Fenced},
 };
 
+bool isUnknown(Situation situation) {
+  return situation == Situation::Unknown || situation == Situation::UnknownPastLife;
+}
+
 bool isInProgress(Situation situation) {
-  return situation == Situation::Running || situation == Situation::LeaseOver;
+  return situation == Situation::Running || situation == Situation::LeaseOver ||
+         situation == Situation::LeaseOverRetry;
 }
 
 TEST_P(StoreContractTest, CompleteInEverySituation) {
   for (const WriteCase& test : WriteCases) {
     SCOPED_TRACE(name(test.situation));
-    const ClaimRef ref = reach(test.situation, identity(std::string(name(test.situation))));
-    const std::optional<Record> before = lookUp(ref.identity);
-    CompleteRequest request = completeRequest(ref, "late");
-    request.status = 202;
-    EXPECT_EQ(complete(request), test.complete);
-    if (!isInProgress(test.situation)) {
+    const store::ClaimRef ref = reach(test.situation, identity(std::string(name(test.situation))));
+    const std::optional<store::Record> before = lookUp(ref.identity);
+    protocol::Completed completed = completion("late");
+    completed.status = 202;
+    EXPECT_EQ(complete(ref, completed), test.complete);
+    if (!isInProgress(test.situation) && !isUnknown(test.situation)) {
       EXPECT_TRUE(sameRecord(before, lookUp(ref.identity)));
       continue;
     }
-    const Record after = mustFind(ref.identity);
-    EXPECT_EQ(after.state, RecordState::Completed);
+    const store::Record after = mustFind(ref.identity);
+    EXPECT_EQ(after.state, protocol::RecordState::Completed);
     EXPECT_EQ(after.attempt, ref.attempt);
     EXPECT_EQ(after.status, 202);
-    EXPECT_EQ(after.tombstone, Tombstone::None);
+    EXPECT_EQ(after.tombstone, protocol::Tombstone::None);
     EXPECT_EQ(after.response_schema, 1);
     EXPECT_EQ(after.response, "late");
     EXPECT_TRUE(after.completed_at.has_value());
     EXPECT_FALSE(after.lease_alive);
-    EXPECT_EQ(after.expires_at, before->expires_at);
+    if (isUnknown(test.situation)) {
+      EXPECT_EQ(after.expires_at, *after.completed_at + 24h) << "it lives from now on";
+      EXPECT_FALSE(after.past_life);
+    } else {
+      EXPECT_EQ(after.expires_at, before->expires_at);
+    }
     EXPECT_EQ(after.fingerprint, before->fingerprint);
-    EXPECT_EQ(complete(request), Done) << "the same write again";
+    EXPECT_EQ(complete(ref, completed), Done) << "the same write again";
     EXPECT_TRUE(sameRecord(after, lookUp(ref.identity)));
   }
 }
@@ -67,15 +78,15 @@ TEST_P(StoreContractTest, CompleteInEverySituation) {
 TEST_P(StoreContractTest, FailInEverySituation) {
   for (const WriteCase& test : WriteCases) {
     SCOPED_TRACE(name(test.situation));
-    const ClaimRef ref = reach(test.situation, identity(std::string(name(test.situation))));
-    const std::optional<Record> before = lookUp(ref.identity);
+    const store::ClaimRef ref = reach(test.situation, identity(std::string(name(test.situation))));
+    const std::optional<store::Record> before = lookUp(ref.identity);
     EXPECT_EQ(fail(ref, "other_code"), test.fail);
     if (!isInProgress(test.situation)) {
       EXPECT_TRUE(sameRecord(before, lookUp(ref.identity)));
       continue;
     }
-    const Record after = mustFind(ref.identity);
-    EXPECT_EQ(after.state, RecordState::FailedRetryable);
+    const store::Record after = mustFind(ref.identity);
+    EXPECT_EQ(after.state, protocol::RecordState::FailedRetryable);
     EXPECT_EQ(after.attempt, ref.attempt);
     EXPECT_EQ(after.last_error, "other_code");
     EXPECT_FALSE(after.response.has_value());
@@ -85,8 +96,8 @@ TEST_P(StoreContractTest, FailInEverySituation) {
 TEST_P(StoreContractTest, ReleaseInEverySituation) {
   for (const WriteCase& test : WriteCases) {
     SCOPED_TRACE(name(test.situation));
-    const ClaimRef ref = reach(test.situation, identity(std::string(name(test.situation))));
-    const std::optional<Record> before = lookUp(ref.identity);
+    const store::ClaimRef ref = reach(test.situation, identity(std::string(name(test.situation))));
+    const std::optional<store::Record> before = lookUp(ref.identity);
     EXPECT_EQ(release(ref), test.release);
     if (isInProgress(test.situation)) {
       EXPECT_TRUE(isAbsent(ref.identity));
@@ -100,15 +111,15 @@ TEST_P(StoreContractTest, ReleaseInEverySituation) {
 TEST_P(StoreContractTest, MarkUnknownInEverySituation) {
   for (const WriteCase& test : WriteCases) {
     SCOPED_TRACE(name(test.situation));
-    const ClaimRef ref = reach(test.situation, identity(std::string(name(test.situation))));
-    const std::optional<Record> before = lookUp(ref.identity);
+    const store::ClaimRef ref = reach(test.situation, identity(std::string(name(test.situation))));
+    const std::optional<store::Record> before = lookUp(ref.identity);
     EXPECT_EQ(markUnknown(ref), test.mark_unknown);
     if (!isInProgress(test.situation)) {
       EXPECT_TRUE(sameRecord(before, lookUp(ref.identity)));
       continue;
     }
-    const Record after = mustFind(ref.identity);
-    EXPECT_EQ(after.state, RecordState::Unknown);
+    const store::Record after = mustFind(ref.identity);
+    EXPECT_EQ(after.state, protocol::RecordState::Unknown);
     EXPECT_EQ(after.attempt, ref.attempt);
     EXPECT_EQ(after.last_error, "upstream_reset");
     EXPECT_FALSE(after.reconcile_after.has_value());
@@ -119,15 +130,15 @@ TEST_P(StoreContractTest, MarkUnknownInEverySituation) {
 TEST_P(StoreContractTest, ExtendInEverySituation) {
   for (const WriteCase& test : WriteCases) {
     SCOPED_TRACE(name(test.situation));
-    const ClaimRef ref = reach(test.situation, identity(std::string(name(test.situation))));
-    const std::optional<Record> before = lookUp(ref.identity);
+    const store::ClaimRef ref = reach(test.situation, identity(std::string(name(test.situation))));
+    const std::optional<store::Record> before = lookUp(ref.identity);
     EXPECT_EQ(extend(ref, 7h), test.extend);
     if (!isInProgress(test.situation)) {
       EXPECT_TRUE(sameRecord(before, lookUp(ref.identity)));
       continue;
     }
-    const Record after = mustFind(ref.identity);
-    EXPECT_EQ(after.state, RecordState::InProgress);
+    const store::Record after = mustFind(ref.identity);
+    EXPECT_EQ(after.state, protocol::RecordState::InProgress);
     EXPECT_TRUE(after.lease_alive);
     EXPECT_GT(after.lease_left, 6h);
     EXPECT_LE(after.lease_left, 7h);
@@ -138,15 +149,15 @@ TEST_P(StoreContractTest, ExtendInEverySituation) {
 TEST_P(StoreContractTest, AbandonInEverySituation) {
   for (const WriteCase& test : WriteCases) {
     SCOPED_TRACE(name(test.situation));
-    const ClaimRef ref = reach(test.situation, identity(std::string(name(test.situation))));
-    const std::optional<Record> before = lookUp(ref.identity);
+    const store::ClaimRef ref = reach(test.situation, identity(std::string(name(test.situation))));
+    const std::optional<store::Record> before = lookUp(ref.identity);
     store().abandon(ref);
     if (isInProgress(test.situation)) {
       EXPECT_TRUE(eventually([&] { return isAbsent(ref.identity); }));
       continue;
     }
     // What the store does by itself it has done before it does this.
-    const ClaimRef later = mustClaim(identity("later" + ref.identity.key));
+    const store::ClaimRef later = mustClaim(identity("later" + ref.identity.key));
     store().abandon(later);
     EXPECT_TRUE(eventually([&] { return isAbsent(later.identity); }));
     EXPECT_TRUE(sameRecord(before, lookUp(ref.identity)));
@@ -159,16 +170,16 @@ TEST_P(StoreContractTest, AnotherAttemptChangesNothingInAnySituation) {
       continue;
     }
     SCOPED_TRACE(name(situation));
-    const ClaimRef ref = reach(situation, identity(std::string(name(situation))));
-    const ClaimRef other{ref.identity, newAttempt()};
-    const std::optional<Record> before = lookUp(ref.identity);
-    EXPECT_EQ(complete(completeRequest(other)), Fenced);
+    const store::ClaimRef ref = reach(situation, identity(std::string(name(situation))));
+    const store::ClaimRef other{ref.identity, store::newAttempt()};
+    const std::optional<store::Record> before = lookUp(ref.identity);
+    EXPECT_EQ(complete(other, completion()), Fenced);
     EXPECT_EQ(fail(other), Fenced);
     EXPECT_EQ(release(other), Fenced);
     EXPECT_EQ(markUnknown(other), Fenced);
     EXPECT_EQ(extend(other, 7h), Fenced);
     store().abandon(other);
-    const ClaimRef later = mustClaim(identity("later" + ref.identity.key));
+    const store::ClaimRef later = mustClaim(identity("later" + ref.identity.key));
     store().abandon(later);
     EXPECT_TRUE(eventually([&] { return isAbsent(later.identity); }));
     EXPECT_TRUE(sameRecord(before, lookUp(ref.identity)));
@@ -176,32 +187,34 @@ TEST_P(StoreContractTest, AnotherAttemptChangesNothingInAnySituation) {
 }
 
 TEST_P(StoreContractTest, SameAttemptOnAnotherIdentityIsFenced) {
-  const ClaimRef ref = mustClaim(identity("mine"));
-  const ClaimRef other = mustClaim(identity("other"));
-  EXPECT_EQ(complete(completeRequest({other.identity, ref.attempt})), Fenced);
-  EXPECT_EQ(mustFind(ref.identity).state, RecordState::InProgress);
-  EXPECT_EQ(mustFind(other.identity).state, RecordState::InProgress);
+  const store::ClaimRef ref = mustClaim(identity("mine"));
+  const store::ClaimRef other = mustClaim(identity("other"));
+  EXPECT_EQ(complete({other.identity, ref.attempt}, completion()), Fenced);
+  EXPECT_EQ(mustFind(ref.identity).state, protocol::RecordState::InProgress);
+  EXPECT_EQ(mustFind(other.identity).state, protocol::RecordState::InProgress);
 }
 
 TEST_P(StoreContractTest, ReleaseOfAReclaimedRecordKeepsWhatTheFirstAttemptReached) {
-  for (const Situation situation : {Situation::Failed, Situation::LeaseOver}) {
+  for (const Situation situation : {Situation::Failed, Situation::LeaseOverRetry}) {
     for (const bool by_abandon : {false, true}) {
       SCOPED_TRACE(name(situation));
-      const Identity id = identity(std::string(name(situation)) + (by_abandon ? "a" : "r"));
-      const ClaimRef first = reach(situation, id);
+      const protocol::Identity id =
+          identity(std::string(name(situation)) + (by_abandon ? "a" : "r"));
+      const store::ClaimRef first = reach(situation, id);
       rig_->setRecoveryPoint(id, "charged");
-      const ClaimRef second = mustReclaim(id);
+      const store::ClaimRef second = mustReclaim(id);
       if (by_abandon) {
         store().abandon(second);
-        EXPECT_TRUE(eventually([&] { return mustFind(id).state == RecordState::FailedRetryable; }));
+        EXPECT_TRUE(eventually(
+            [&] { return mustFind(id).state == protocol::RecordState::FailedRetryable; }));
       } else {
         EXPECT_EQ(release(second), Done);
       }
-      const Record record = mustFind(id);
-      EXPECT_EQ(record.state, RecordState::FailedRetryable);
+      const store::Record record = mustFind(id);
+      EXPECT_EQ(record.state, protocol::RecordState::FailedRetryable);
       EXPECT_EQ(record.recovery_point, "charged");
-      EXPECT_EQ(complete(completeRequest(first)), Fenced);
-      EXPECT_EQ(complete(completeRequest(second)), Fenced);
+      EXPECT_EQ(complete(first, completion()), Fenced);
+      EXPECT_EQ(complete(second, completion()), Fenced);
       mustReclaim(id);
     }
   }
@@ -209,7 +222,7 @@ TEST_P(StoreContractTest, ReleaseOfAReclaimedRecordKeepsWhatTheFirstAttemptReach
 
 TEST_P(StoreContractTest, ReleaseOfANewLifeRemovesTheRecord) {
   for (const Situation situation : {Situation::CompletedPastLife, Situation::Expired}) {
-    const Identity id = identity(std::string(name(situation)));
+    const protocol::Identity id = identity(std::string(name(situation)));
     reach(situation, id);
     EXPECT_EQ(release(mustReclaim(id)), Done);
     EXPECT_TRUE(isAbsent(id));
@@ -225,23 +238,25 @@ TEST_P(StoreContractTest, ResponseOfAnySizeComesBackByteForByte) {
     for (size_t i = 0; i < size; ++i) {
       response[i] = static_cast<char>((i * 2654435761U) >> 11);
     }
-    const ClaimRef ref = mustClaim(identity("size" + std::to_string(size)));
-    ASSERT_EQ(complete(completeRequest(ref, response)), Done);
-    const Record record = mustFind(ref.identity);
+    const store::ClaimRef ref = mustClaim(identity("size" + std::to_string(size)));
+    ASSERT_EQ(complete(ref, completion(response)), Done);
+    const store::Record record = mustFind(ref.identity);
     ASSERT_TRUE(record.response.has_value());
     EXPECT_TRUE(*record.response == response) << size;
   }
 }
 
 TEST_P(StoreContractTest, TombstoneHasNoResponse) {
-  for (const Tombstone tombstone :
-       {Tombstone::TooLarge, Tombstone::Secret, Tombstone::Unstorable}) {
-    const ClaimRef ref = mustClaim(identity("t" + std::to_string(static_cast<int>(tombstone))));
-    CompleteRequest request = completeRequest(ref, "");
-    request.tombstone = tombstone;
-    ASSERT_EQ(complete(request), Done);
-    const Record record = mustFind(ref.identity);
-    EXPECT_EQ(record.state, RecordState::Completed);
+  for (const protocol::Tombstone tombstone :
+       {protocol::Tombstone::TooLarge, protocol::Tombstone::Secret,
+        protocol::Tombstone::Unstorable}) {
+    const store::ClaimRef ref =
+        mustClaim(identity("t" + std::to_string(static_cast<int>(tombstone))));
+    protocol::Completed completed = completion("");
+    completed.tombstone = tombstone;
+    ASSERT_EQ(complete(ref, completed), Done);
+    const store::Record record = mustFind(ref.identity);
+    EXPECT_EQ(record.state, protocol::RecordState::Completed);
     EXPECT_EQ(record.tombstone, tombstone);
     EXPECT_EQ(record.status, 201);
     EXPECT_FALSE(record.response.has_value());
@@ -249,11 +264,11 @@ TEST_P(StoreContractTest, TombstoneHasNoResponse) {
 }
 
 TEST_P(StoreContractTest, CompletionMayGiveANewLife) {
-  const ClaimRef ref = mustClaim(identity("ttl"));
-  CompleteRequest request = completeRequest(ref);
-  request.ttl = 72h;
-  ASSERT_EQ(complete(request), Done);
-  const Record record = mustFind(ref.identity);
+  const store::ClaimRef ref = mustClaim(identity("ttl"));
+  protocol::Completed completed = completion();
+  completed.ttl = 72h;
+  ASSERT_EQ(complete(ref, completed), Done);
+  const store::Record record = mustFind(ref.identity);
   EXPECT_EQ(record.expires_at - *record.completed_at, 72h);
   rig_->passTime(71h);
   EXPECT_FALSE(mustFind(ref.identity).past_life);
@@ -262,35 +277,35 @@ TEST_P(StoreContractTest, CompletionMayGiveANewLife) {
 }
 
 TEST_P(StoreContractTest, TextsMayHoldAnyBytes) {
-  const ClaimRef failed = mustClaim(identity("fail"));
+  const store::ClaimRef failed = mustClaim(identity("fail"));
   const std::string text = "code \xff\xfe 'quoted' \"x\" \\";
   // Codes are ours; a store keeps them or refuses them, and never anything in between.
   if (fail(failed, text) == Done) {
     EXPECT_EQ(mustFind(failed.identity).last_error, text);
   } else {
-    EXPECT_EQ(mustFind(failed.identity).state, RecordState::InProgress);
+    EXPECT_EQ(mustFind(failed.identity).state, protocol::RecordState::InProgress);
   }
 }
 
 TEST_P(StoreContractTest, StoppedAndStartedStoreKnowsEverything) {
-  const ClaimRef running = reach(Situation::Running, identity("running"));
-  const ClaimRef done = mustClaim(identity("done"));
-  ASSERT_EQ(complete(completeRequest(done, "kept")), Done);
-  const ClaimRef unknown = reach(Situation::Unknown, identity("unknown"));
+  const store::ClaimRef running = reach(Situation::Running, identity("running"));
+  const store::ClaimRef done = mustClaim(identity("done"));
+  ASSERT_EQ(complete(done, completion("kept")), Done);
+  const store::ClaimRef unknown = reach(Situation::Unknown, identity("unknown"));
   rig_->stop();
   rig_->start();
   EXPECT_EQ(mustFind(running.identity).attempt, running.attempt);
   EXPECT_EQ(mustFind(done.identity).response, "kept");
-  EXPECT_EQ(mustFind(unknown.identity).state, RecordState::Unknown);
-  EXPECT_EQ(complete(completeRequest(running)), Done);
+  EXPECT_EQ(mustFind(unknown.identity).state, protocol::RecordState::Unknown);
+  EXPECT_EQ(complete(running, completion()), Done);
 }
 
 // --- Unknown outcomes
 
 TEST_P(StoreContractTest, UnknownSaysWhenReconciliationAsks) {
-  const ClaimRef ref = mustClaim(identity("unknown"));
+  const store::ClaimRef ref = mustClaim(identity("unknown"));
   ASSERT_EQ(markUnknown(ref, 2h), Done);
-  const Record record = mustFind(ref.identity);
+  const store::Record record = mustFind(ref.identity);
   ASSERT_TRUE(record.reconcile_after.has_value());
   EXPECT_GT(*record.reconcile_after, 1h);
   EXPECT_LE(*record.reconcile_after, 2h);
@@ -298,19 +313,174 @@ TEST_P(StoreContractTest, UnknownSaysWhenReconciliationAsks) {
   EXPECT_EQ(mustFind(ref.identity).reconcile_after, 0ms);
 }
 
+TEST_P(StoreContractTest, LateCompletionSettlesAnUnknownOutcome) {
+  const store::ClaimRef ref = mustClaim(identity("late"));
+  ASSERT_EQ(markUnknown(ref, 2h), Done);
+  rig_->passTime(30h);
+  ASSERT_EQ(complete(ref, completion("late")), Done);
+  const store::Record record = mustFind(ref.identity);
+  EXPECT_EQ(record.state, protocol::RecordState::Completed);
+  EXPECT_EQ(record.response, "late");
+  EXPECT_EQ(record.last_error, "");
+  EXPECT_FALSE(record.reconcile_after.has_value());
+  // As long as at the claim, from the settlement on.
+  EXPECT_EQ(record.expires_at - *record.completed_at, 24h);
+  rig_->passTime(23h);
+  EXPECT_FALSE(mustFind(ref.identity).past_life);
+  EXPECT_EQ(mustFind(ref.identity).response, "late") << "the response lives as long as its record";
+  rig_->passTime(2h);
+  EXPECT_TRUE(mustFind(ref.identity).past_life);
+}
+
+TEST_P(StoreContractTest, LateCompletionMayBeATombstone) {
+  const store::ClaimRef ref = reach(Situation::UnknownPastLife, identity("late"));
+  protocol::Completed completed = completion("");
+  completed.tombstone = protocol::Tombstone::TooLarge;
+  ASSERT_EQ(complete(ref, completed), Done);
+  const store::Record record = mustFind(ref.identity);
+  EXPECT_EQ(record.state, protocol::RecordState::Completed);
+  EXPECT_EQ(record.tombstone, protocol::Tombstone::TooLarge);
+  EXPECT_EQ(record.status, 201);
+  EXPECT_FALSE(record.past_life);
+  EXPECT_EQ(record.expires_at - *record.completed_at, 24h);
+  EXPECT_FALSE(record.response.has_value());
+}
+
+TEST_P(StoreContractTest, LateCompletionMayNameALifeOfItsOwn) {
+  const store::ClaimRef ref = reach(Situation::UnknownPastLife, identity("late"));
+  protocol::Completed completed = completion("late");
+  completed.ttl = 72h;
+  ASSERT_EQ(complete(ref, completed), Done);
+  const store::Record record = mustFind(ref.identity);
+  EXPECT_EQ(record.expires_at - *record.completed_at, 72h);
+  EXPECT_EQ(record.response, "late");
+}
+
+// Its retries got 409 with Retry-After. The record that they find later must not let them run.
+TEST_P(StoreContractTest, RequestThatOutlivesItsRecordIsRememberedFromItsCompletionOn) {
+  store::ClaimRequest request = claimRequest(identity("slow"));
+  request.ttl = 2h;
+  const store::ClaimRef ref = mustClaim(request);
+  rig_->passTime(2h + 30min);
+  ASSERT_EQ(extend(ref, 1h), Done);
+  EXPECT_TRUE(mustFind(ref.identity).past_life);
+  ASSERT_EQ(complete(ref, completion("slow")), Done);
+  const store::Record record = mustFind(ref.identity);
+  EXPECT_EQ(record.state, protocol::RecordState::Completed);
+  EXPECT_FALSE(record.past_life);
+  EXPECT_EQ(record.expires_at - *record.completed_at, 2h) << "as long as at the claim";
+  EXPECT_EQ(reap().deleted, 0U);
+  EXPECT_TRUE(std::holds_alternative<store::Exists>(claim(reclaimRequest(ref.identity))))
+      << "it would run";
+  rig_->passTime(1h + 30min);
+  EXPECT_EQ(mustFind(ref.identity).response, "slow") << "the response lives as long as its record";
+  EXPECT_EQ(complete(ref, completion("again")), Done);
+  rig_->passTime(1h);
+  EXPECT_TRUE(mustFind(ref.identity).past_life) << "the same write again gives no new life";
+  EXPECT_EQ(reap().deleted, 1U);
+}
+
+TEST_P(StoreContractTest, TombstoneOfARequestThatOutlivesItsRecordIsRememberedToo) {
+  const store::ClaimRef ref = mustClaim(identity("slow"));
+  rig_->passTime(30h);
+  protocol::Completed completed = completion("");
+  completed.tombstone = protocol::Tombstone::TooLarge;
+  ASSERT_EQ(complete(ref, completed), Done);
+  const store::Record record = mustFind(ref.identity);
+  EXPECT_EQ(record.tombstone, protocol::Tombstone::TooLarge);
+  EXPECT_FALSE(record.past_life);
+  EXPECT_EQ(record.expires_at - *record.completed_at, 24h);
+  EXPECT_EQ(reap().deleted, 0U);
+}
+
+TEST_P(StoreContractTest, RequestThatOutlivesItsRecordMayNameALifeOfItsOwn) {
+  const store::ClaimRef ref = mustClaim(identity("slow"));
+  rig_->passTime(30h);
+  protocol::Completed completed = completion("slow");
+  completed.ttl = 72h;
+  ASSERT_EQ(complete(ref, completed), Done);
+  const store::Record record = mustFind(ref.identity);
+  EXPECT_EQ(record.expires_at - *record.completed_at, 72h);
+  EXPECT_EQ(record.response, "slow");
+  rig_->passTime(73h);
+  EXPECT_EQ(reap().deleted, 1U);
+}
+
+TEST_P(StoreContractTest, RequestThatOutlivesItsSecondClaimsLifeIsRememberedToo) {
+  const store::ClaimRef failed = reach(Situation::Failed, identity("slow"));
+  rig_->passTime(20h);
+  const store::ClaimRef second = mustReclaim(failed.identity);
+  rig_->passTime(25h);
+  ASSERT_EQ(complete(second, completion("second")), Done);
+  const store::Record record = mustFind(second.identity);
+  EXPECT_EQ(record.expires_at - *record.completed_at, 24h) << "as at the second claim";
+  EXPECT_EQ(record.response, "second");
+}
+
+TEST_P(StoreContractTest, ManyCompletionsAtOnceOfWhichSomeAreLate) {
+  std::vector<store::ClaimRef> refs;
+  for (int i = 0; i < 40; ++i) {
+    refs.push_back(mustClaim(identity("many" + std::to_string(i))));
+    if (i % 2 == 0) {
+      ASSERT_EQ(markUnknown(refs.back()), Done);
+    }
+  }
+  rig_->passTime(30h);
+  EXPECT_EQ(reap().deleted, 0U);
+  std::vector<Answer<store::WriteResult>> answers(refs.size());
+  rig_->block();
+  for (size_t i = 0; i < refs.size(); ++i) {
+    store::ClaimRef ref = refs[i];
+    ref.attempt += i % 5 == 0 ? 1 : 0;  // Another attempt's, which the record does not have.
+    store().settle(ref, completion(std::to_string(i)), soon(), answers[i].callback());
+  }
+  rig_->unblock();
+  for (size_t i = 0; i < refs.size(); ++i) {
+    SCOPED_TRACE(i);
+    const bool fenced = i % 5 == 0;
+    EXPECT_EQ(answers[i].get().outcome, fenced ? Fenced : Done);
+    const store::Record record = mustFind(refs[i].identity);
+    if (fenced) {
+      EXPECT_EQ(record.state,
+                i % 2 == 0 ? protocol::RecordState::Unknown : protocol::RecordState::InProgress);
+      continue;
+    }
+    EXPECT_EQ(record.state, protocol::RecordState::Completed);
+    EXPECT_EQ(record.response, std::to_string(i));
+    const auto life = record.expires_at - *record.completed_at;
+    EXPECT_EQ(life, 24h) << "all are over by the clock, taken for dead or not";
+  }
+  rig_->passTime(25h);
+  EXPECT_EQ(reap().deleted, 32U) << "late ones come to their end, too";
+}
+
+TEST_P(StoreContractTest, ClaimAgeCountsFromTheLastClaim) {
+  const store::ClaimRef ref = mustClaim(identity("aged"));
+  EXPECT_LT(mustFind(ref.identity).claim_age, 1h);
+  rig_->passTime(50h);
+  EXPECT_GE(mustFind(ref.identity).claim_age, 50h);
+  EXPECT_LT(mustFind(ref.identity).claim_age, 51h);
+  ASSERT_EQ(markUnknown(ref), Done);
+  EXPECT_GE(mustFind(ref.identity).claim_age, 50h) << "not from when it became unknown";
+  const store::ClaimRef failed = reach(Situation::Failed, identity("failed"));
+  rig_->passTime(5h);
+  mustReclaim(failed.identity);
+  EXPECT_LT(mustFind(failed.identity).claim_age, 1h);
+}
+
 // --- Heartbeat
 
 TEST_P(StoreContractTest, ExtendTellsEachClaimItsOwnFate) {
-  const ClaimRef running = reach(Situation::Running, identity("a-running"));
-  const ClaimRef absent = reach(Situation::Absent, identity("b-absent"));
-  const ClaimRef done = reach(Situation::Completed, identity("c-done"));
-  const ClaimRef taken = reach(Situation::Failed, identity("d-taken"));
+  const store::ClaimRef running = reach(Situation::Running, identity("a-running"));
+  const store::ClaimRef absent = reach(Situation::Absent, identity("b-absent"));
+  const store::ClaimRef done = reach(Situation::Completed, identity("c-done"));
+  const store::ClaimRef taken = reach(Situation::Failed, identity("d-taken"));
   mustReclaim(taken.identity);
-  const ClaimRef also = reach(Situation::Running, identity("e-running"));
+  const store::ClaimRef also = reach(Situation::Running, identity("e-running"));
   // Not in the order of the keys.
-  Answer<ExtendResult> answer;
+  Answer<store::ExtendResult> answer;
   store().extend({also, done, absent, taken, running}, 5h, soon(), answer.callback());
-  const ExtendResult result = answer.get();
+  const store::ExtendResult result = answer.get();
   ASSERT_EQ(result.size(), 5U);
   EXPECT_EQ(result[0].outcome, Done);
   EXPECT_EQ(result[1].outcome, Fenced);
@@ -323,19 +493,19 @@ TEST_P(StoreContractTest, ExtendTellsEachClaimItsOwnFate) {
 }
 
 TEST_P(StoreContractTest, ExtendOfManyClaims) {
-  std::vector<ClaimRef> refs;
-  std::vector<Answer<ClaimResult>> claims(500);
+  std::vector<store::ClaimRef> refs;
+  std::vector<Answer<store::ClaimResult>> claims(500);
   for (size_t i = 0; i < claims.size(); ++i) {
-    const ClaimRequest request = claimRequest(identity("many" + std::to_string(i)));
+    const store::ClaimRequest request = claimRequest(identity("many" + std::to_string(i)));
     refs.push_back({request.identity, request.attempt});
     store().claim(request, soon(), claims[i].callback());
   }
-  for (const Answer<ClaimResult>& answer : claims) {
-    ASSERT_TRUE(std::holds_alternative<Claimed>(answer.get()));
+  for (const Answer<store::ClaimResult>& answer : claims) {
+    ASSERT_TRUE(std::holds_alternative<store::Claimed>(answer.get()));
   }
-  Answer<ExtendResult> answer;
+  Answer<store::ExtendResult> answer;
   store().extend(refs, 9h, soon(), answer.callback());
-  const ExtendResult result = answer.get();
+  const store::ExtendResult result = answer.get();
   ASSERT_EQ(result.size(), refs.size());
   for (size_t i = 0; i < refs.size(); ++i) {
     EXPECT_EQ(result[i].outcome, Done) << i;
@@ -345,26 +515,26 @@ TEST_P(StoreContractTest, ExtendOfManyClaims) {
 }
 
 TEST_P(StoreContractTest, ExtendOfNothingAnswers) {
-  Answer<ExtendResult> answer;
+  Answer<store::ExtendResult> answer;
   store().extend({}, 1h, soon(), answer.callback());
   EXPECT_TRUE(answer.get().empty());
 }
 
 TEST_P(StoreContractTest, ExtendMayShortenALease) {
-  const ClaimRef ref = mustClaim(identity("short"));
+  const store::ClaimRef ref = mustClaim(identity("short"));
   ASSERT_EQ(extend(ref, 10min), Done);
   EXPECT_LE(mustFind(ref.identity).lease_left, 10min);
 }
 
 TEST_P(StoreContractTest, LeaseRunsOutByTheStoresClock) {
-  const ClaimRef ref = mustClaim(identity("lease"));
+  const store::ClaimRef ref = mustClaim(identity("lease"));
   rig_->passTime(59min);
   EXPECT_TRUE(mustFind(ref.identity).lease_alive);
   rig_->passTime(2min);
-  const Record record = mustFind(ref.identity);
+  const store::Record record = mustFind(ref.identity);
   EXPECT_FALSE(record.lease_alive);
   EXPECT_EQ(record.lease_left, 0ms);
-  EXPECT_EQ(record.state, RecordState::InProgress) << "nobody has moved it";
+  EXPECT_EQ(record.state, protocol::RecordState::InProgress) << "nobody has moved it";
 }
 
 }  // namespace

@@ -12,6 +12,23 @@ namespace {
 thread_local size_t calls = 0;
 thread_local int64_t held_bytes = 0;
 thread_local int64_t peak_bytes = 0;
+thread_local size_t good_left = 0;
+thread_local size_t bad_left = 0;
+thread_local size_t thrown_count = 0;
+
+// Whether this allocation is to fail.
+bool mustFail() {
+  if (bad_left == 0) {
+    return false;
+  }
+  if (good_left > 0) {
+    --good_left;
+    return false;
+  }
+  --bad_left;
+  ++thrown_count;
+  return true;
+}
 
 void* allocate(size_t size, size_t alignment) {
   void* const memory =
@@ -28,7 +45,7 @@ void* allocate(size_t size, size_t alignment) {
 }
 
 void* allocateOrThrow(size_t size, size_t alignment) {
-  void* const memory = allocate(size, alignment);
+  void* const memory = mustFail() ? nullptr : allocate(size, alignment);
   if (memory == nullptr) {
     throw std::bad_alloc();
   }
@@ -52,6 +69,20 @@ void resetAllocations() {
 
 AllocationCount allocations() {
   return {.calls = calls, .peak_bytes = static_cast<size_t>(peak_bytes)};
+}
+
+FailingAllocations::FailingAllocations(size_t good, size_t bad) {
+  good_left = good;
+  bad_left = bad;
+  thrown_count = 0;
+}
+
+FailingAllocations::~FailingAllocations() {
+  bad_left = 0;
+}
+
+size_t FailingAllocations::thrown() {
+  return thrown_count;
 }
 
 }  // namespace idempotency

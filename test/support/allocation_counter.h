@@ -15,4 +15,17 @@ struct AllocationCount {
 void resetAllocations();
 AllocationCount allocations();
 
+// While it lives, allocations of this thread fail: `good` of them succeed first, then `bad` throw
+// std::bad_alloc. At most one per thread.
+class FailingAllocations {
+public:
+  FailingAllocations(size_t good, size_t bad);
+  ~FailingAllocations();
+  FailingAllocations(const FailingAllocations&) = delete;
+  FailingAllocations& operator=(const FailingAllocations&) = delete;
+
+  // How many have thrown.
+  static size_t thrown();
+};
+
 }  // namespace idempotency

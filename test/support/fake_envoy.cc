@@ -1,6 +1,7 @@
 #include "test/support/fake_envoy.h"
 
 #include <algorithm>
+#include <new>
 #include <set>
 #include <strings.h>
 
@@ -199,7 +200,7 @@ raw::MetricResult Config::define(const char* kind, raw::Bytes name, const raw::B
 }
 
 raw::MetricResult Config::change(const char* kind, size_t id, const raw::Bytes* values,
-                                 size_t count, int64_t delta, bool absolute, Through through) {
+                                 size_t count, int64_t delta, bool absolute, Through through) try {
   // A stream is used on its worker alone; Stream::of() sees to that.
   const bool envoy_thread =
       through == Through::Stream || std::this_thread::get_id() == main_thread_;
@@ -231,6 +232,8 @@ raw::MetricResult Config::change(const char* kind, size_t id, const raw::Bytes* 
   std::lock_guard process_lock(process().mutex);
   process().values[name] += value - before;
   return raw::MetricResult::Ok;
+} catch (const std::bad_alloc&) {
+  return raw::MetricResult::UnknownId;  // A test takes the memory away.
 }
 
 int Config::runScheduled() {
@@ -558,6 +561,14 @@ bool found(const std::map<std::string, std::string>& map, const std::string& key
   return true;
 }
 
+// Like Envoy, until the next call on this thread.
+bool told(const std::string& id, raw::Bytes* value) {
+  static thread_local std::string last;
+  last = id;
+  *value = bytes(last);
+  return !last.empty();
+}
+
 std::string metadataKey(raw::MetadataSource source, raw::Bytes ns, raw::Bytes key) {
   return std::to_string(static_cast<unsigned>(source)) + ":" + text(ns) + ":" + text(key);
 }
@@ -624,7 +635,11 @@ extern "C" {
 
 void envoy_dynamic_module_callback_log(LogLevel level, Bytes message) {
   std::lock_guard lock(fake::process().mutex);
-  fake::process().log.emplace_back(level, fake::text(message));
+  try {
+    fake::process().log.emplace_back(level, fake::text(message));
+  } catch (const std::bad_alloc&) {
+    // A test takes the memory away; Envoy itself would end here.
+  }
 }
 
 bool envoy_dynamic_module_callback_log_enabled(LogLevel level) {
@@ -1000,6 +1015,14 @@ void* envoy_dynamic_module_callback_http_get_active_span(StreamPtr stream) {
 
 void envoy_dynamic_module_callback_http_span_set_tag(void* span, Bytes key, Bytes value) {
   static_cast<Stream*>(span)->span_tags[fake::text(key)] = fake::text(value);
+}
+
+bool envoy_dynamic_module_callback_http_span_get_trace_id(void* span, Bytes* value) {
+  return fake::told(static_cast<Stream*>(span)->trace_id, value);
+}
+
+bool envoy_dynamic_module_callback_http_span_get_span_id(void* span, Bytes* value) {
+  return fake::told(static_cast<Stream*>(span)->span_id, value);
 }
 
 MetricResult envoy_dynamic_module_callback_http_filter_config_define_counter(

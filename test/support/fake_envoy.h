@@ -247,6 +247,9 @@ public:
   std::map<std::string, bool> given_flags;
   std::string cluster_name = "upstream";
   bool traced = true;
+  // Empty: the tracer does not tell.
+  std::string trace_id;
+  std::string span_id;
 
   SideRequests side;
   std::shared_ptr<EventQueue> events = std::make_shared<EventQueue>();

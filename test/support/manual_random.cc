@@ -14,8 +14,8 @@ constexpr uint64_t Seed = 8941;
 
 uint64_t state = Seed;
 
-std::function<void(Attempt)>& listener() {
-  static std::function<void(Attempt)> instance;
+std::function<void(protocol::Attempt)>& listener() {
+  static std::function<void(protocol::Attempt)> instance;
   return instance;
 }
 
@@ -32,14 +32,20 @@ uint64_t next() {
 
 // In place of source/store/new_attempt.cc: the linker takes that out of its archive only if nobody
 // else has defined this.
-Attempt newAttempt() {
+namespace store {
+
+protocol::Attempt newAttempt() {
   const auto attempt =
-      static_cast<Attempt>(next() % static_cast<uint64_t>(std::numeric_limits<Attempt>::max())) + 1;
+      static_cast<protocol::Attempt>(
+          next() % static_cast<uint64_t>(std::numeric_limits<protocol::Attempt>::max())) +
+      1;
   if (listener()) {
     listener()(attempt);
   }
   return attempt;
 }
+
+}  // namespace store
 
 namespace test {
 
@@ -47,7 +53,7 @@ void ManualRandom::restart() {
   state = Seed;
 }
 
-void ManualRandom::onAttempt(std::function<void(Attempt)> heard) {
+void ManualRandom::onAttempt(std::function<void(protocol::Attempt)> heard) {
   listener() = std::move(heard);
 }
 

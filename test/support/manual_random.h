@@ -13,7 +13,7 @@ class ManualRandom {
 public:
   static void restart();
   // Hears of each attempt token when it is made. May be empty.
-  static void onAttempt(std::function<void(Attempt)> heard);
+  static void onAttempt(std::function<void(protocol::Attempt)> heard);
 };
 
 }  // namespace idempotency::test

@@ -5,18 +5,18 @@
 #include <utility>
 #include <vector>
 
-#include "source/maintenance/timer_thread.h"
+#include "source/runtime/timer_thread.h"
 
 namespace idempotency {
 namespace {
 
 // Any moment will do, but for the clock's beginning, which stands for "never" here and there.
-constexpr Deadline Beginning{std::chrono::hours(1)};
-Deadline current = Beginning;
+constexpr store::Deadline Beginning{std::chrono::hours(1)};
+store::Deadline current = Beginning;
 
 struct Timer {
-  const TimerThread* owner;
-  std::vector<std::shared_ptr<TimedTask>> tasks;
+  const runtime::TimerThread* owner;
+  std::vector<std::shared_ptr<runtime::TimedTask>> tasks;
 };
 
 std::vector<Timer>& timers() {
@@ -26,8 +26,10 @@ std::vector<Timer>& timers() {
 
 }  // namespace
 
-// In place of source/maintenance/timer_thread.cc: the linker takes that out of its archive only if
+// In place of source/runtime/timer_thread.cc: the linker takes that out of its archive only if
 // nobody else has defined these.
+namespace runtime {
+
 TimerThread::TimerThread(std::vector<std::shared_ptr<TimedTask>> tasks) : tasks_(std::move(tasks)) {
   timers().push_back({this, tasks_});
 }
@@ -36,9 +38,11 @@ TimerThread::~TimerThread() {
   std::erase_if(timers(), [this](const Timer& timer) { return timer.owner == this; });
 }
 
+}  // namespace runtime
+
 namespace test {
 
-Deadline ManualTime::now() {
+store::Deadline ManualTime::now() {
   return current;
 }
 
@@ -50,10 +54,10 @@ void ManualTime::restart() {
   current = Beginning;
 }
 
-Deadline ManualTime::runTimers() {
-  Deadline next = Deadline::max();
+store::Deadline ManualTime::runTimers() {
+  store::Deadline next = store::Deadline::max();
   for (const Timer& timer : std::vector<Timer>(timers())) {
-    for (const std::shared_ptr<TimedTask>& task : timer.tasks) {
+    for (const std::shared_ptr<runtime::TimedTask>& task : timer.tasks) {
       next = std::min(next, task->onTime(current));
     }
   }

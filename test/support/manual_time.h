@@ -12,14 +12,14 @@ namespace idempotency::test {
 // the test does.
 class ManualTime {
 public:
-  static Deadline now();
+  static store::MonotonicTime now();
   static void pass(std::chrono::milliseconds time);
   // Back to the moment at which the program began. Only where nothing remembers a later one.
   static void restart();
 
   // Calls every task of every TimerThread, as a thread does that was woken. When they want to be
   // called next.
-  static Deadline runTimers();
+  static store::Deadline runTimers();
 };
 
 }  // namespace idempotency::test

@@ -2,10 +2,9 @@
 
 #include <utility>
 
-#include "source/filter/open_store.h"
+#include "source/store/open/open_store.h"
 
-namespace idempotency {
-namespace test {
+namespace idempotency::test {
 namespace {
 
 using LastWords = OpenedStores::LastWords;
@@ -60,10 +59,12 @@ uint64_t OpenedStores::cutShort() {
   return cut_short;
 }
 
-}  // namespace test
+}  // namespace idempotency::test
 
-absl::StatusOr<OpenedStore> openStore(const StoreSettings& /*settings*/,
-                                      const LimitSettings& /*limits*/) {
+namespace idempotency::store {
+
+absl::StatusOr<OpenedStore> openStore(const protocol::StoreSettings& /*settings*/,
+                                      const protocol::LimitSettings& /*limits*/) {
   if (test::current_database == nullptr) {
     return absl::FailedPreconditionError("the test has no database");
   }
@@ -72,4 +73,4 @@ absl::StatusOr<OpenedStore> openStore(const StoreSettings& /*settings*/,
   return OpenedStore{std::move(store), maintenance};
 }
 
-}  // namespace idempotency
+}  // namespace idempotency::store

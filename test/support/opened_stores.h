@@ -11,8 +11,8 @@
 namespace idempotency::test {
 
 // What the module opens as its store in a program that links this, in place of
-// source/filter/open_store.cc: SteppedStores over the database of the test, whatever its settings
-// say. One thread.
+// source/store/open/open_store.cc: SteppedStores over the database of the test, whatever its
+// settings say. One thread.
 class OpenedStores {
 public:
   // For the stores that are opened from now on; null: no more. `stepped` runs after each step that

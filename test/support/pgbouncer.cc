@@ -9,7 +9,7 @@
 #include <sys/wait.h>
 #include <thread>
 
-#include "source/store/postgres/pq.h"
+#include "source/store/postgres/wire/pq.h"
 #include "test/support/spawn.h"
 
 namespace idempotency::test {

@@ -9,8 +9,8 @@
 #include <sys/wait.h>
 #include <thread>
 
-#include "source/store/postgres/migrate.h"
-#include "source/store/postgres/pq.h"
+#include "source/store/postgres/schema/migrate.h"
+#include "source/store/postgres/wire/pq.h"
 #include "test/support/spawn.h"
 
 namespace idempotency::test {
@@ -75,8 +75,6 @@ void PostgresServer::start() {
   std::map<std::string, std::string> all = {
       {"listen_addresses", ""},
       {"unix_socket_directories", folder_},
-      // The page cache outlives a kill of the server.
-      {"fsync", "off"},
       {"max_connections", "100"},
       {"shared_buffers", "32MB"},
   };
@@ -141,9 +139,9 @@ std::string PostgresServer::takeDatabase() {
 void PostgresServer::giveBackDatabase(const std::string& name) {
   // Far quicker than a new database.
   query(conninfo(name),
-        "DELETE FROM idempotency.key; DELETE FROM idempotency.response;"
+        "DELETE FROM idempotency.record; DELETE FROM idempotency.response;"
         "DELETE FROM idempotency.audit; DELETE FROM idempotency.leader;"
-        "DELETE FROM idempotency.sweep_watch;"
+        "DELETE FROM idempotency.sweep_watch; DELETE FROM idempotency.tenant_use;"
         "UPDATE idempotency.sweep_position SET swept_to = '-infinity', started_at = now()");
   free_databases_.push_back(name);
 }

@@ -4,13 +4,11 @@
 #include <deque>
 #include <functional>
 #include <memory>
-#include <optional>
-#include <string>
+#include <utility>
 #include <vector>
 
-#include "source/store/maintenance_store.h"
 #include "source/store/store.h"
-#include "test/support/fake_store.h"
+#include "test/support/fake_database.h"
 
 namespace idempotency::test {
 
@@ -33,9 +31,10 @@ enum class StepFate : uint8_t {
 // callback runs once, and claims that ended in doubt or were abandoned are released by the store.
 //
 // One thread; callbacks run inside step(), expire() and the destructor, on the stack of the test.
-class SteppedStore : public Store, public MaintenanceStore {
+class SteppedStore : public DatabaseStore {
 public:
-  explicit SteppedStore(std::shared_ptr<FakeDatabase> database) : database_(std::move(database)) {}
+  explicit SteppedStore(std::shared_ptr<FakeDatabase> database)
+      : DatabaseStore(std::move(database)) {}
   // Answers all that waits: what was not sent as refused, the rest as in doubt.
   ~SteppedStore() override;
 
@@ -52,60 +51,33 @@ public:
   size_t answerLate();
   // Ends what has waited until its deadline. How many.
   size_t expire();
-  Deadline earliestDeadline() const;
+  store::Deadline earliestDeadline() const;
 
   // Store
-  void claim(ClaimRequest request, Deadline deadline,
-             std::function<void(ClaimResult)> done) override;
-  void abandon(ClaimRef claim) override;
-  void complete(CompleteRequest request, Deadline deadline,
-                std::function<void(WriteResult)> done) override;
-  void fail(FailRequest request, Deadline deadline, std::function<void(WriteResult)> done) override;
-  void release(ClaimRef claim, Deadline deadline, std::function<void(WriteResult)> done) override;
-  void markUnknown(UnknownRequest request, Deadline deadline,
-                   std::function<void(WriteResult)> done) override;
-  void extend(std::vector<ClaimRef> claims, std::chrono::milliseconds lease, Deadline deadline,
-              std::function<void(ExtendResult)> done) override;
-  void lookUp(Identity identity, Deadline deadline,
-              std::function<void(LookUpResult)> done) override;
-  StoreStatus status() const override;
-
-  // MaintenanceStore
-  void lead(std::string owner, std::chrono::milliseconds lease, Deadline deadline,
-            std::function<void(Leadership)> done) override;
-  void sweep(uint32_t limit, std::optional<std::chrono::milliseconds> reconcile_after,
-             Deadline deadline, std::function<void(MaintenanceResult)> done) override;
-  void reap(uint32_t limit, bool soft, Deadline deadline,
-            std::function<void(MaintenanceResult)> done) override;
+  void claim(store::ClaimRequest request, store::Deadline deadline,
+             std::function<void(store::ClaimResult)> done) override;
+  void abandon(store::ClaimRef claim) override;
+  store::StoreStatus status() const override;
 
 private:
-  enum class Verdict : uint8_t { True, Refused, InDoubt };
-  struct Operation {
-    Deadline deadline = Deadline::max();
-    std::function<void()> effect;         // Keeps its result.
-    std::function<void(Verdict)> answer;  // True only after the effect.
-    std::optional<ClaimRef> claim;        // Of a claim.
-    bool own = false;                     // The store's own: it is done sooner or later.
+  struct Operation : Call {
+    bool own = false;  // The store's own: it is done sooner or later.
     Verdict at_deadline = Verdict::Refused;
     bool late = false;  // AnsweredLate.
   };
 
-  void post(Operation operation);
-  template <typename Result>
-  void post(Deadline deadline, std::function<Result(FakeDatabase&)> effect,
-            std::function<Result(bool in_doubt)> failure, std::function<void(Result)> done,
-            std::optional<ClaimRef> claim = std::nullopt);
-  void postWrite(Deadline deadline, std::function<WriteResult(FakeDatabase&)> effect,
-                 std::function<void(WriteResult)> done);
+  // DatabaseStore
+  void post(Call call) override;
+
+  void add(Operation operation);
   void postOwn(std::function<void()> effect);
   void stepOwn(StepFate fate, Operation operation);
   void effectLater(const Operation& operation);
   void doubt(Operation& operation);
 
-  const std::shared_ptr<FakeDatabase> database_;
   std::deque<Operation> waiting_;
-  std::vector<Operation> held_;     // Wait for their deadline, or for answerLate().
-  std::vector<Attempt> abandoned_;  // Their callbacks never say Claimed.
+  std::vector<Operation> held_;               // Wait for their deadline, or for answerLate().
+  std::vector<protocol::Attempt> abandoned_;  // Their callbacks never say Claimed.
   uint64_t asked_ = 0;
 };
 

@@ -3,10 +3,10 @@
 #include <fmt/format.h>
 #include <utility>
 
-#include "source/protocol/stored_response.h"
-#include "source/protocol/transitions.h"
+#include "source/message/stored_response.h"
 #include "test/support/manual_time.h"
 #include "test/support/opened_stores.h"
+#include "test/support/transitions.h"
 
 namespace idempotency::test {
 namespace {
@@ -91,7 +91,8 @@ void Scene::stepStore() {
 void Scene::noteLeases() {
   for (const auto& [key, bodies] : bodies_) {
     const auto record = find(key);
-    if (record.has_value() && record->state == RecordState::InProgress && !record->lease_alive) {
+    if (record.has_value() && record->state == protocol::RecordState::InProgress &&
+        !record->lease_alive) {
       lease_ran_out_.insert(key);
     }
   }
@@ -151,9 +152,9 @@ std::vector<std::string> Scene::violations() const {
   return all;
 }
 
-std::optional<Record> Scene::find(const std::string& key) const {
-  const LookUpResult result = database_->lookUp({"scene", "pay", key});
-  const auto* found = std::get_if<Record>(&result);
+std::optional<store::Record> Scene::find(const std::string& key) const {
+  const store::LookUpResult result = database_->lookUp({"scene", "pay", key});
+  const auto* found = std::get_if<store::Record>(&result);
   return found == nullptr ? std::nullopt : std::optional(*found);
 }
 
@@ -183,7 +184,7 @@ void Scene::checkNothingLeft() {
   require(store().asked() == asked, "somebody still asks the store when all is over");
   for (const auto& [key, bodies] : bodies_) {
     const auto record = find(key);
-    require(!record.has_value() || record->state != RecordState::InProgress,
+    require(!record.has_value() || record->state != protocol::RecordState::InProgress,
             fmt::format("{}: the claim stays for ever", key));
   }
 }
@@ -191,15 +192,15 @@ void Scene::checkNothingLeft() {
 void Scene::checkAcknowledged(const Acknowledged& promise) {
   const std::string& key = promise.plan.key;
   const auto record = find(key);
-  if (!record.has_value() || record->state != RecordState::Completed) {
+  if (!record.has_value() || record->state != protocol::RecordState::Completed) {
     return require(false, fmt::format("{}: acknowledged, and now {}", key,
                                       record.has_value() ? name(record->state) : "absent"));
   }
   if (promise.plan.fate == UpstreamFate::AnswersAtLength) {
-    return require(record->tombstone == Tombstone::TooLarge,
+    return require(record->tombstone == protocol::Tombstone::TooLarge,
                    fmt::format("{}: a long answer left no tombstone", key));
   }
-  const auto response = parseResponse(record->response.value_or(""));
+  const auto response = message::parseResponse(record->response.value_or(""));
   require(response.ok() && response->body == ExecutionLog::answerOf(promise.execution),
           fmt::format("{}: what is stored is not what was acknowledged", key));
 }
@@ -212,10 +213,10 @@ void Scene::checkKey(const std::string& key, const std::set<std::string>& bodies
   finishSessions();
   const uint32_t status = statuses_.back();
   const bool ran = log_.executions() > before;
-  const bool misuse = bodies.size() > 1 && status == 422;
-  require(status == 200 || status == 409 || misuse,
+  const bool reused = bodies.size() > 1 && status == 422;
+  require(status == 200 || status == 409 || reused,
           fmt::format("{}: whoever asks at the end gets {}", key, status));
-  if (free && harmless && !misuse) {
+  if (free && harmless && !reused) {
     require(ran, fmt::format("{}: nothing ever ran, and a new request gets {}", key, status));
   }
 }

@@ -81,7 +81,7 @@ private:
   void checkNothingLeft();
   void checkAcknowledged(const Acknowledged& promise);
   void checkKey(const std::string& key, const std::set<std::string>& bodies, bool harmless);
-  std::optional<Record> find(const std::string& key) const;
+  std::optional<store::Record> find(const std::string& key) const;
 
   const Options options_;
   const std::shared_ptr<FakeDatabase> database_ = std::make_shared<FakeDatabase>();

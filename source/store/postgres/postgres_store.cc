@@ -6,16 +6,15 @@
 
 #include "absl/status/status.h"
 
-#include "source/store/postgres/claim_operation.h"
-#include "source/store/postgres/extend_operation.h"
-#include "source/store/postgres/lookup_operation.h"
-#include "source/store/postgres/maintenance_operations.h"
-#include "source/store/postgres/write_operation.h"
+#include "source/store/postgres/operations/claim_operation.h"
+#include "source/store/postgres/operations/extend_operation.h"
+#include "source/store/postgres/operations/lookup_operation.h"
+#include "source/store/postgres/operations/maintenance_operations.h"
+#include "source/store/postgres/operations/write_operation.h"
 
-namespace idempotency {
+namespace idempotency::postgres {
 namespace {
 
-using postgres::QueueBound;
 using Ticket = QueueBound::Ticket;
 using Use = QueueBound::Use;
 
@@ -24,17 +23,17 @@ constexpr char QueueFull[] = "the queue is full";
 constexpr size_t LongestIdentity = 2560;
 constexpr std::chrono::seconds DefaultConnectTimeout{3};
 
-size_t size(const Identity& identity) {
+size_t size(const protocol::Identity& identity) {
   return identity.tenant.size() + identity.operation.size() + identity.key.size();
 }
 
-// Why a claim can never be stored; null: it can.
-const char* refusal(const ClaimRequest& request) {
+// Why a claim can never be stored; null if it can.
+const char* refusal(const store::ClaimRequest& request) {
   if (request.attempt <= 0) {
     return "the attempt is not valid";
   }
   if (size(request.identity) > LongestIdentity) {
-    return "tenant, operation and key are too long together";
+    return "tenant, operation and key are too long in total";
   }
   return nullptr;
 }
@@ -43,11 +42,11 @@ const char* refusal(const ClaimRequest& request) {
 
 absl::StatusOr<std::unique_ptr<PostgresStore>> PostgresStore::create(
     const PostgresStoreOptions& options) {
-  auto conninfo = postgres::parseConninfo(options.postgres.conninfo, options.postgres.timeout);
+  auto conninfo = parseConninfo(options.postgres.conninfo, options.postgres.timeout);
   if (!conninfo.ok()) {
     return conninfo.status();
   }
-  postgres::EngineSettings settings;
+  EngineSettings settings;
   settings.connection.connect_timeout = conninfo->connect_timeout.value_or(DefaultConnectTimeout);
   settings.connection.conninfo = *std::move(conninfo);
   settings.connection.session = {options.postgres.timeout,
@@ -57,20 +56,20 @@ absl::StatusOr<std::unique_ptr<PostgresStore>> PostgresStore::create(
   settings.password_file = options.postgres.password_file;
   std::unique_ptr<PostgresStore> store(new PostgresStore(std::move(settings), options));
   if (!store->engine_.ok()) {
-    return absl::ResourceExhaustedError("the system gives no more file descriptors");
+    return absl::ResourceExhaustedError("no file descriptors left");
   }
   try {
     store->thread_ = std::thread([engine = &store->engine_] { engine->run(); });
   } catch (const std::system_error&) {
-    return absl::ResourceExhaustedError("the system starts no more threads");
+    return absl::ResourceExhaustedError("cannot start a thread");
   }
   return store;
 }
 
-PostgresStore::PostgresStore(postgres::EngineSettings settings, const PostgresStoreOptions& options)
+PostgresStore::PostgresStore(EngineSettings settings, const PostgresStoreOptions& options)
     : bound_(std::make_shared<QueueBound>(options.queue_operations, options.queue_bytes)),
-      inbox_(std::make_shared<postgres::Inbox>()),
-      engine_(std::move(settings), inbox_) {}
+      inbox_(std::make_shared<Inbox>()),
+      engine_(std::move(settings), inbox_, use_) {}
 
 PostgresStore::~PostgresStore() {
   if (thread_.joinable()) {
@@ -79,128 +78,129 @@ PostgresStore::~PostgresStore() {
   }
 }
 
-void PostgresStore::submit(postgres::OperationPtr operation) {
+void PostgresStore::submit(OperationPtr operation) {
   if (inbox_->add(std::move(operation)) && !engine_.sendLone()) {
     inbox_->wake();
   }
 }
 
-void PostgresStore::claim(ClaimRequest request, Deadline deadline,
-                          std::function<void(ClaimResult)> done) {
-  const char* reason = refusal(request);
-  Ticket ticket;
-  if (reason == nullptr) {
-    ticket = bound_->enter(size(request.identity) + request.fingerprint.size(), Use::Begin);
-    reason = ticket ? nullptr : QueueFull;
-  }
-  if (reason != nullptr) {
-    answer([reason, done = std::move(done)] { done(Unavailable{reason}); });
+void PostgresStore::claim(store::ClaimRequest request, store::Deadline deadline,
+                          std::function<void(store::ClaimResult)> done) {
+  if (const char* const reason = refusal(request)) {
+    answer([reason, done = std::move(done)] { done(store::Unavailable{reason}); });
     return;
   }
-  submit(std::make_unique<postgres::ClaimOperation>(std::move(request), deadline, std::move(ticket),
-                                                    duplicates_, std::move(done)));
-}
-
-void PostgresStore::abandon(ClaimRef claim) {
-  inbox_->push(postgres::Abandon{std::move(claim)});
-}
-
-template <typename Request>
-void PostgresStore::write(Request request, size_t bytes, Deadline deadline,
-                          std::function<void(WriteResult)> done) {
-  Ticket ticket = bound_->enter(size(request.claim.identity) + bytes, Use::Follow);
+  Ticket ticket = bound_->enter(size(request.identity) + request.fingerprint.size(), Use::Begin);
   if (!ticket) {
-    answer([done = std::move(done)] { done({WriteOutcome::Unavailable, QueueFull}); });
+    answer([done = std::move(done)] { done(store::Unavailable{QueueFull, true}); });
     return;
   }
-  submit(std::make_unique<postgres::WriteOperation>(std::move(request), deadline, std::move(ticket),
-                                                    std::move(done)));
+  submit(std::make_unique<ClaimOperation>(std::move(request), deadline, std::move(ticket),
+                                          duplicates_, use_, std::move(done)));
 }
 
-void PostgresStore::complete(CompleteRequest request, Deadline deadline,
-                             std::function<void(WriteResult)> done) {
-  const size_t bytes = request.response.size();
-  write(std::move(request), bytes, deadline, std::move(done));
+void PostgresStore::abandon(store::ClaimRef claim) {
+  inbox_->push(Abandon{std::move(claim)});
 }
 
-void PostgresStore::fail(FailRequest request, Deadline deadline,
-                         std::function<void(WriteResult)> done) {
-  const size_t bytes = request.error.size();
-  write(std::move(request), bytes, deadline, std::move(done));
+void PostgresStore::settle(store::ClaimRef claim, protocol::Ending ending, store::Deadline deadline,
+                           std::function<void(store::WriteResult)> done) {
+  Ticket ticket = bound_->enter(size(claim.identity) + protocol::bytesOf(ending), Use::Follow);
+  if (!ticket) {
+    answer([done = std::move(done)] { done({store::WriteOutcome::Unavailable, QueueFull}); });
+    return;
+  }
+  submit(std::make_unique<WriteOperation>(std::move(claim), std::move(ending), deadline,
+                                          std::move(ticket), use_, std::move(done)));
 }
 
-void PostgresStore::release(ClaimRef claim, Deadline deadline,
-                            std::function<void(WriteResult)> done) {
-  write(postgres::WriteOperation::Release{std::move(claim)}, 0, deadline, std::move(done));
-}
-
-void PostgresStore::markUnknown(UnknownRequest request, Deadline deadline,
-                                std::function<void(WriteResult)> done) {
-  const size_t bytes = request.error.size();
-  write(std::move(request), bytes, deadline, std::move(done));
-}
-
-void PostgresStore::extend(std::vector<ClaimRef> claims, std::chrono::milliseconds lease,
-                           Deadline deadline, std::function<void(ExtendResult)> done) {
+void PostgresStore::extend(std::vector<store::ClaimRef> claims, std::chrono::milliseconds lease,
+                           store::Deadline deadline,
+                           std::function<void(store::ExtendResult)> done) {
   if (claims.empty()) {
     answer([done = std::move(done)] { done({}); });
     return;
   }
   size_t bytes = 0;
-  for (const ClaimRef& claim : claims) {
+  for (const store::ClaimRef& claim : claims) {
     bytes += size(claim.identity) + sizeof(claim);
   }
   Ticket ticket = bound_->enter(bytes, Use::Follow);
   if (!ticket) {
     answer([count = claims.size(), done = std::move(done)] {
-      done(ExtendResult(count, WriteResult{WriteOutcome::Unavailable, QueueFull}));
+      done(store::ExtendResult(count,
+                               store::WriteResult{store::WriteOutcome::Unavailable, QueueFull}));
     });
     return;
   }
-  inbox_->push(std::make_unique<postgres::ExtendOperation>(std::move(claims), lease, deadline,
-                                                           std::move(ticket), std::move(done)));
+  inbox_->push(std::make_unique<ExtendOperation>(std::move(claims), lease, deadline,
+                                                 std::move(ticket), std::move(done)));
 }
 
-void PostgresStore::lookUp(Identity identity, Deadline deadline,
-                           std::function<void(LookUpResult)> done) {
+void PostgresStore::lookUp(protocol::Identity identity, store::Deadline deadline,
+                           std::function<void(store::LookUpResult)> done) {
   Ticket ticket = bound_->enter(size(identity), Use::Begin);
   if (!ticket) {
-    answer([done = std::move(done)] { done(Unavailable{QueueFull}); });
+    answer([done = std::move(done)] { done(store::Unavailable{QueueFull, true}); });
     return;
   }
-  submit(std::make_unique<postgres::LookUpOperation>(std::move(identity), deadline,
-                                                     std::move(ticket), std::move(done)));
+  submit(std::make_unique<LookUpOperation>(std::move(identity), deadline, std::move(ticket),
+                                           std::move(done)));
+}
+
+// As one message, so that the store's thread sees all of them at once: it then asks for many rows
+// with each statement.
+void PostgresStore::lookUpMany(std::vector<protocol::Identity> identities, store::Deadline deadline,
+                               store::LookUpManyCallback done) {
+  const auto each = std::make_shared<const store::LookUpManyCallback>(std::move(done));
+  std::vector<Message> messages;
+  messages.reserve(identities.size());
+  for (size_t i = 0; i < identities.size(); ++i) {
+    auto finish = [each, i](store::LookUpResult result) { (*each)(i, std::move(result)); };
+    if (Ticket ticket = bound_->enter(size(identities[i]), Use::Begin)) {
+      messages.emplace_back(std::make_unique<LookUpOperation>(
+          std::move(identities[i]), deadline, std::move(ticket), std::move(finish)));
+    } else {
+      messages.emplace_back([finish] { finish(store::Unavailable{QueueFull, true}); });
+    }
+  }
+  inbox_->pushAll(std::move(messages));
 }
 
 // Background jobs are few: they need no place in the queue.
 
-StoreStatus PostgresStore::status() const {
-  const postgres::EngineStats stats = engine_.stats();
-  StoreStatus status;
+store::StoreStatus PostgresStore::status() const {
+  const EngineStats stats = engine_.stats();
+  store::StoreStatus status;
   status.queued = bound_->usedOperations();
   status.queued_bytes = bound_->usedBytes();
-  status.refuses = stats.breaker != postgres::Breaker::State::Closed || stats.connections_up == 0;
-  status.batches = stats.batches;
+  status.refuses = stats.breaker != Breaker::State::Closed || stats.connections_up == 0;
+  status.batches = stats.batches_committed + stats.batches_failed;
   status.operations = stats.operations;
+  status.batches_failed = stats.batches_failed;
+  status.connects = stats.connects;
+  status.connections_lost = stats.connections_lost;
+  status.orphans = stats.orphans;
+  status.last_error = stats.last_error;
   return status;
 }
 
-void PostgresStore::lead(std::string owner, std::chrono::milliseconds lease, Deadline deadline,
-                         std::function<void(Leadership)> done) {
-  inbox_->push(std::make_unique<postgres::LeadOperation>(std::move(owner), lease, deadline,
-                                                         Ticket(), std::move(done)));
+void PostgresStore::lead(std::string owner, std::chrono::milliseconds lease,
+                         store::Deadline deadline, std::function<void(store::Leadership)> done) {
+  inbox_->push(std::make_unique<LeadOperation>(std::move(owner), lease, deadline, Ticket(),
+                                               std::move(done)));
 }
 
 void PostgresStore::sweep(uint32_t limit, std::optional<std::chrono::milliseconds> reconcile_after,
-                          Deadline deadline, std::function<void(MaintenanceResult)> done) {
-  inbox_->push(std::make_unique<postgres::SweepOperation>(limit, reconcile_after, deadline,
-                                                          Ticket(), std::move(done)));
+                          store::Deadline deadline,
+                          std::function<void(store::MaintenanceResult)> done) {
+  inbox_->push(std::make_unique<SweepOperation>(limit, reconcile_after, deadline, Ticket(),
+                                                std::move(done)));
 }
 
-void PostgresStore::reap(uint32_t limit, bool soft, Deadline deadline,
-                         std::function<void(MaintenanceResult)> done) {
-  inbox_->push(
-      std::make_unique<postgres::ReapOperation>(limit, soft, deadline, Ticket(), std::move(done)));
+void PostgresStore::reap(uint32_t limit, bool soft, store::Deadline deadline,
+                         std::function<void(store::MaintenanceResult)> done) {
+  inbox_->push(std::make_unique<ReapOperation>(limit, soft, deadline, Ticket(), std::move(done)));
 }
 
-}  // namespace idempotency
+}  // namespace idempotency::postgres

@@ -30,25 +30,16 @@ bool isOwnFault(int error) {
   }
 }
 
-// What a commit that failed with this error left behind. Without space nothing whole was written.
-// After any other error the commit may be in the log although this connection does not see it: it
-// counts if the process dies now and somebody else reads the log.
 Fate fateOfCommit(int error) {
-  switch (error & 0xff) {
-    case SQLITE_BUSY:
-    case SQLITE_FULL:
-      return Fate::NotDone;
-    default:
-      return Fate::InDoubt;
-  }
+  return Database::mayBeCommitted(error) ? Fate::InDoubt : Fate::NotDone;
 }
 
 bool isWrite(const Operation* operation) {
   return operation->kind() != Operation::Kind::LookUp;
 }
 
-Deadline lockEnd(const std::vector<Operation*>& batch) {
-  Deadline end = steady_clock::now();
+store::Deadline lockEnd(const std::vector<Operation*>& batch) {
+  store::Deadline end = steady_clock::now();
   for (const Operation* operation : batch) {
     end =
         std::max(end, operation->kind() == Operation::Kind::Own ? steady_clock::now() + OwnPatience
@@ -59,9 +50,12 @@ Deadline lockEnd(const std::vector<Operation*>& batch) {
 
 }  // namespace
 
-BatchRunner::BatchRunner(std::string path, std::function<bool(Deadline)> awaited)
+BatchRunner::BatchRunner(std::string path, std::function<bool(store::Deadline)> awaited,
+                         Uptime uptime)
     : awaited_(std::move(awaited)),
-      file_(std::move(path), [this] { return awaited_(lock_end_); }) {}
+      file_(
+          std::move(path), FileUse::Store, [this] { return awaited_(lock_end_); },
+          std::move(uptime)) {}
 
 void BatchRunner::failAll(const Started& started, Fate fate, const std::string& reason) {
   for (Operation* const operation : started) {
@@ -74,7 +68,7 @@ void BatchRunner::prepare() {
   std::ignore = file_.ensureOpen();
 }
 
-size_t BatchRunner::run(std::vector<Operation*> batch, const More& more) {
+BatchRunner::Done BatchRunner::run(std::vector<Operation*> batch, const More& more) {
   lock_end_ = lockEnd(batch);
   const bool writes = std::any_of(batch.begin(), batch.end(), isWrite);
   const absl::Status open = file_.ensureOpen();
@@ -93,16 +87,17 @@ size_t BatchRunner::run(std::vector<Operation*> batch, const More& more) {
   if (progress.started.size() > 1 && isOwnFault(file_.database().error())) {
     redoApart(progress.started, writes);
   }
-  finish(progress.started, writes);
-  return progress.over;
+  const bool succeeded = finish(progress.started, writes);
+  return {progress.over, succeeded};
 }
 
-size_t BatchRunner::failUnopened(const std::vector<Operation*>& batch, const absl::Status& open) {
+BatchRunner::Done BatchRunner::failUnopened(const std::vector<Operation*>& batch,
+                                            const absl::Status& open) {
   Started started;
   std::copy_if(batch.begin(), batch.end(), std::back_inserter(started),
                [](Operation* operation) { return operation->start(); });
   failAll(started, Fate::NotDone, std::string(open.message()));
-  return batch.size();
+  return {batch.size(), false};
 }
 
 bool BatchRunner::carryOut(const std::vector<Operation*>& operations, bool begun,
@@ -135,9 +130,9 @@ void BatchRunner::carryOut(Operation& operation) {
   file_.records().closeOperation();
 }
 
-// A savepoint for each would cost a batch more than its statements do, so none is set until one is
-// needed: all is taken back and done once more, each so that it can be taken back by itself. Those
-// that fail by their own fault get their result and leave.
+// A savepoint per operation would cost more than its statements, so there are none until they are
+// needed: then the batch is rolled back and repeated with savepoints. Operations that fail on their
+// own get their result and are removed.
 void BatchRunner::redoApart(Started& started, bool writes) {
   Database& database = file_.database();
   database.rollBack();
@@ -160,7 +155,7 @@ void BatchRunner::redoApart(Started& started, bool writes) {
   });
 }
 
-void BatchRunner::finish(const Started& started, bool writes) {
+bool BatchRunner::finish(const Started& started, bool writes) {
   Database& database = file_.database();
   Fate fate = Fate::NotDone;
   if (file_.records().flush() && !file_.records().commit()) {
@@ -172,13 +167,15 @@ void BatchRunner::finish(const Started& started, bool writes) {
     database.rollBack();
     failAll(started, fate, message);
     file_.onFailure(error, message);
-    return;
+    return false;
   }
   if (file_.hasMoved()) {
-    failAll(started, writes ? Fate::InDoubt : Fate::NotDone, "the file was removed meanwhile");
-    return;
+    failAll(started, writes ? Fate::InDoubt : Fate::NotDone,
+            "the file was removed in the meantime");
+    return false;
   }
   file_.onSuccess();
+  return true;
 }
 
 void BatchRunner::tidy() {

@@ -16,6 +16,10 @@ namespace {
 // How many steps of SQLite's virtual machine pass between two questions of an interrupt.
 constexpr int StepsPerQuestion = 10'000;
 
+// Pages in the log before they are moved into the file. More than SQLite's 1000, because a page
+// that is written several times is then moved only once.
+constexpr int LongLog = 7000;
+
 // The pause between two tries for a lock. Short, since the holder of the lock is often another
 // store that lets go of it only for moments; longer the longer it lasts.
 std::chrono::microseconds lockPause(int tries) {
@@ -128,10 +132,20 @@ int64_t Database::askNumber(const std::string& sql) {
 
 void Database::rollBack() {
   if (inTransaction()) {
-    // Its own failure tells nothing new: what went wrong is known, and nothing was committed.
+    // Its own failure does not matter: the error is known, and nothing was committed.
     sqlite3_exec(handle_, "ROLLBACK", nullptr, nullptr, nullptr);
   }
   clearError();
+}
+
+bool Database::mayBeCommitted(int error) {
+  switch (error & 0xff) {
+    case SQLITE_BUSY:
+    case SQLITE_FULL:
+      return false;
+    default:
+      return true;
+  }
 }
 
 void Database::setInterrupt(std::function<bool()> interrupt) {
@@ -147,6 +161,12 @@ bool Database::hasMoved() {
   int moved = 0;
   return sqlite3_file_control(handle_, "main", SQLITE_FCNTL_HAS_MOVED, &moved) != SQLITE_OK ||
          moved != 0;
+}
+
+void Database::moveLongLog() {
+  if (log_pages_ >= LongLog) {
+    moveLog();
+  }
 }
 
 void Database::moveLog() {
@@ -169,6 +189,14 @@ Statement::Statement(Database& database, std::string_view sql) : database_(datab
 }
 
 // --- Query
+
+Query::Query(Statement& statement, const std::vector<Value>& values)
+    : database_(statement.database_), statement_(statement.statement_.get()) {
+  int index = 0;
+  for (const Value& value : values) {
+    std::visit([&](const auto& content) { bind(++index, content); }, value);
+  }
+}
 
 Query::~Query() {
   if (statement_ != nullptr) {

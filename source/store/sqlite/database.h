@@ -6,6 +6,8 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <variant>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include <sqlite3.h>
@@ -14,9 +16,9 @@ namespace idempotency::sqlite {
 
 // A connection to a database file. One thread at a time.
 //
-// Failures stick: the first one is kept, and until clearError() no statement is carried out, no row
-// comes and no value counts. So a sequence of statements is written straight on, and its result is
-// looked at only if error() is SQLITE_OK afterwards.
+// Failures are sticky: the first one is kept, and until clearError() no statement is carried out,
+// no row is returned and no value is valid. So a sequence of statements needs only one check at the
+// end: its result is valid if error() is SQLITE_OK.
 class Database {
 public:
   // Opens an existing file for reading and writing, or with `create` makes one that only the
@@ -28,10 +30,10 @@ public:
 
   // An extended result code of SQLite.
   int error() const { return error_; }
-  // What SQLite says about it, with the code's name.
+  // SQLite's message about it, with the code.
   const std::string& message() const { return message_; }
   void clearError();
-  // Keeps the code if it is a failure and the first. True: all is well, now and before.
+  // Keeps the code if it is the first failure. True if there was no failure so far.
   bool note(int code);
 
   // Carries out statements that return nothing of interest.
@@ -48,21 +50,25 @@ public:
   bool inTransaction() const { return sqlite3_get_autocommit(handle_) == 0; }
   // Ends a transaction, if there is one, whatever went wrong in it; clears the error.
   void rollBack();
+  // Whether a commit that failed with this error may have been made. If there is no space, nothing
+  // complete was written. After any other error, the commit may be in the log although this
+  // connection does not see it: it counts if this process dies now and another one reads the log.
+  static bool mayBeCommitted(int error);
 
-  // Asked while another connection holds a lock that is needed, again after each little pause;
-  // false: the statement fails with SQLITE_BUSY.
+  // Called repeatedly while another connection holds a needed lock; if it returns false, the
+  // statement fails with SQLITE_BUSY.
   void setPatience(std::function<bool()> patience) { patience_ = std::move(patience); }
-  // Asked again and again while a statement runs; true: it fails with SQLITE_INTERRUPT.
+  // Called repeatedly while a statement runs; if it returns true, it fails with SQLITE_INTERRUPT.
   void setInterrupt(std::function<bool()> interrupt);
 
-  // Whether the name in the file system still stands for the file that is open.
+  // Whether the open file no longer has its name in the file system.
   bool hasMoved();
 
-  // Pages in the write-ahead log after the last commit.
-  int logPages() const { return log_pages_; }
-  // Moves what it can from the log into the file. SQLite does not do it by itself here. What fails
-  // is tried again next time.
+  // Moves what it can from the write-ahead log into the file. SQLite does not do this automatically
+  // here. What fails is tried again next time.
   void moveLog();
+  // Only if the log has grown long.
+  void moveLongLog();
 
   sqlite3* handle() { return handle_; }
 
@@ -71,7 +77,7 @@ private:
 
   sqlite3* const handle_;
   int error_ = SQLITE_OK;
-  int log_pages_ = 0;
+  int log_pages_ = 0;  // After the last commit.
   std::string message_;
   std::function<bool()> patience_;
   std::function<bool()> interrupt_;
@@ -84,6 +90,7 @@ struct Blob {
 struct Text {
   std::string_view text;
 };
+using Value = std::variant<int64_t, Blob, Text>;
 
 // A prepared statement, made once and used by Query. The database outlives it.
 class Statement {
@@ -99,8 +106,8 @@ private:
   std::unique_ptr<sqlite3_stmt, Finalize> statement_;
 };
 
-// One use of a statement: binds its parameters in order and gives its rows. The statement is free
-// for the next use when this goes.
+// One use of a statement: binds its parameters in order and returns its rows. When it is destroyed,
+// the statement can be used again.
 class Query {
 public:
   template <typename... Values>
@@ -109,11 +116,12 @@ public:
     int index = 0;
     (bind(++index, values), ...);
   }
+  Query(Statement& statement, const std::vector<Value>& values);
   ~Query();
   Query(const Query&) = delete;
   Query& operator=(const Query&) = delete;
 
-  // True: there is a row. False: there is none any more, or something failed.
+  // True: there is a row. False: there are no more rows, or something failed.
   bool next();
   // Carries out a statement without rows; how many rows it changed, 0 if something failed.
   int64_t run();

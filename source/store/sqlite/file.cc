@@ -18,13 +18,9 @@ using std::chrono::steady_clock;
 constexpr milliseconds FirstPause{20};
 constexpr milliseconds LongestPause{2000};
 
-// How long a start may take to look for damage. A large file is looked at in part; damage elsewhere
-// is found by SQLite when it gets there.
+// How long the check for damage at the start may take. A large file is only checked in part; SQLite
+// finds other damage when it reads it.
 constexpr milliseconds CheckTime{500};
-
-// Pages in the log before they are moved into the file. Larger than SQLite's 1000: a page that is
-// written again meanwhile is moved once.
-constexpr int LogPages = 7000;
 
 // The log shrinks to this after a burst.
 constexpr int64_t LogBytes = int64_t{32} << 20;
@@ -45,14 +41,17 @@ absl::Status failure(const Database& database, std::string_view doing) {
 
 }  // namespace
 
-File::File(std::string path, std::function<bool()> patience)
-    : path_(std::move(path)), patience_(std::move(patience)) {}
+File::File(std::string path, FileUse use, std::function<bool()> patience, Uptime uptime)
+    : path_(std::move(path)),
+      use_(use),
+      patience_(std::move(patience)),
+      uptime_(std::move(uptime)) {}
 
 File::~File() = default;
 
 std::optional<File::FileId> File::identify(const std::string& path) {
-  // stat() would also ask for times, and a file whose times somebody has seen gets new ones with
-  // its next write: each commit would then have to sync its inode, too.
+  // stat() would also read the times, and after that the next write updates them: each commit would
+  // then have to sync the inode, too.
   struct statx found {};
   if (::statx(AT_FDCWD, path.c_str(), AT_STATX_SYNC_AS_STAT, STATX_INO, &found) != 0) {
     return std::nullopt;
@@ -64,7 +63,7 @@ std::optional<File::FileId> File::identify(const std::string& path) {
 absl::Status File::ensureOpen() {
   if (database_ != nullptr && hasMoved()) {
     close(absl::UnavailableError(fmt::format("{} was removed or replaced", path_)));
-    // The name may stand for a good file already.
+    // There may already be a good file with this name.
     try_again_ = steady_clock::now();
   }
   if (database_ != nullptr) {
@@ -85,22 +84,17 @@ absl::Status File::ensureOpen() {
 }
 
 absl::Status File::open() {
-  absl::StatusOr<std::unique_ptr<Database>> database = Database::open(path_, !opened_before_);
+  const bool create = use_ == FileUse::Store && !opened_before_;
+  absl::StatusOr<std::unique_ptr<Database>> database = Database::open(path_, create);
   if (!database.ok()) {
     return database.status();
   }
   database_ = *std::move(database);
   database_->setPatience(patience_);
-  if (absl::Status status = configure(*database_); !status.ok()) {
+  if (absl::Status status = prepareTables(*database_); !status.ok()) {
     return status;
   }
-  if (absl::Status status = checkIntegrity(*database_); !status.ok()) {
-    return status;
-  }
-  if (absl::Status status = migrate(*database_); !status.ok()) {
-    return status;
-  }
-  records_ = std::make_unique<Records>(*database_);
+  records_ = std::make_unique<Records>(*database_, guard_, uptime_);
   if (database_->error() != SQLITE_OK) {
     return failure(*database_, "the tables are not as expected");
   }
@@ -109,24 +103,39 @@ absl::Status File::open() {
   return absl::OkStatus();
 }
 
+absl::Status File::prepareTables(Database& database) {
+  if (use_ == FileUse::Operator) {
+    // First of all, because to configure the connection may change the file.
+    absl::Status status = checkSchema(database);
+    return status.ok() ? configure(database) : status;
+  }
+  if (absl::Status status = configure(database); !status.ok()) {
+    return status;
+  }
+  if (absl::Status status = checkIntegrity(database); !status.ok()) {
+    return status;
+  }
+  return migrate(database);
+}
+
 absl::Status File::configure(Database& database) {
   if (const std::string mode = database.ask("PRAGMA journal_mode = WAL");
       database.error() == SQLITE_OK && mode != "wal") {
-    return absl::UnavailableError("the file system allows no write-ahead log");
+    return absl::UnavailableError("the file system does not support write-ahead logging");
   }
-  // Each commit is on the disk before it is acknowledged.
+  // Each commit is on disk before it is acknowledged.
   database.run("PRAGMA synchronous = FULL");
   database.run(fmt::format("PRAGMA journal_size_limit = {}", LogBytes));
   database.run(fmt::format("PRAGMA cache_size = -{}", CacheKibibytes));
   database.run(fmt::format("PRAGMA cache_spill = {}", SpillPages));
   database.run("PRAGMA temp_store = MEMORY");
-  // Deleted responses are overwritten where that costs no further page.
+  // Deleted responses are overwritten, unless that would write more pages.
   database.run("PRAGMA secure_delete = FAST");
   database.run("PRAGMA cell_size_check = ON");
   database.run("PRAGMA trusted_schema = OFF");
   constexpr int64_t Full = 2;
   if (database.askNumber("PRAGMA synchronous") != Full && database.error() == SQLITE_OK) {
-    return absl::InternalError("SQLite does not wait for the disk");
+    return absl::InternalError("SQLite does not wait until data is on disk (PRAGMA synchronous)");
   }
   if (database.error() != SQLITE_OK) {
     return failure(database, fmt::format("cannot use {}", path_));
@@ -135,7 +144,7 @@ absl::Status File::configure(Database& database) {
 }
 
 absl::Status File::checkIntegrity(Database& database) {
-  const Deadline end = steady_clock::now() + CheckTime;
+  const store::Deadline end = steady_clock::now() + CheckTime;
   database.setInterrupt([end] { return steady_clock::now() > end; });
   const std::string found = database.ask("PRAGMA quick_check(1)");
   database.setInterrupt(nullptr);
@@ -166,8 +175,8 @@ void File::close(absl::Status reason) {
 }
 
 void File::tidy() {
-  if (database_ != nullptr && database_->logPages() >= LogPages) {
-    database_->moveLog();
+  if (database_ != nullptr) {
+    database_->moveLongLog();
   }
 }
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <chrono>
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -10,33 +11,40 @@
 
 #include "absl/status/status.h"
 
+#include "source/store/sqlite/clock_guard.h"
 #include "source/store/sqlite/database.h"
 #include "source/store/sqlite/records.h"
 #include "source/store/store.h"
 
 namespace idempotency::sqlite {
 
-// The database file over the life of a store: opened when first needed, given up when something is
-// wrong with it, opened again by and by. One thread.
+// Who opens the file.
+enum class FileUse : uint8_t {
+  Store,     // Creates the file and its tables, and brings them up to date.
+  Operator,  // Changes nothing by opening it: refuses a file without this build's tables.
+};
+
+// The database file of a store: opened on first use, closed when something is wrong with it, and
+// opened again after a pause. One thread.
 //
-// A missing file is made only before the first success. A file that disappears later took records
-// with it that nobody may forget: then the store stays unavailable until there is a file again, or
-// the process restarts.
+// A missing file is created only before the first success. If the file disappears later, records
+// are lost that must not be forgotten: then the store stays unavailable until there is a file
+// again, or the process restarts.
 class File {
 public:
-  // `patience` as for Database: asked while another process holds the lock.
-  File(std::string path, std::function<bool()> patience);
+  // `patience` as for Database: called while another process holds the lock.
+  File(std::string path, FileUse use, std::function<bool()> patience, Uptime uptime);
   ~File();
 
-  // Opens the file if it is not open, and looks whether it is still the one of that name. After a
-  // failure it answers the same for a while, without trying.
+  // Opens the file if it is not open, and checks that it still has its name. After a failure, it
+  // returns the same error for a while, without trying.
   absl::Status ensureOpen();
-  // Only after ensureOpen() said yes.
+  // Only after ensureOpen() succeeded.
   Database& database() { return *database_; }
   Records& records() { return *records_; }
 
-  // Whether file, log or shared memory have been removed or replaced by name: what is written then
-  // would be lost.
+  // Whether the file, the log or the shared memory file was removed or replaced: later writes would
+  // be lost.
   bool hasMoved();
 
   // What a failed transaction means for the connection: some errors need a new one.
@@ -55,12 +63,17 @@ private:
   static std::optional<FileId> identify(const std::string& path);
 
   absl::Status open();
+  // Finds the tables as this build knows them, or makes them so.
+  absl::Status prepareTables(Database& database);
   absl::Status configure(Database& database);
   absl::Status checkIntegrity(Database& database);
   void close(absl::Status reason);
 
   const std::string path_;
+  const FileUse use_;
   const std::function<bool()> patience_;
+  const Uptime uptime_;
+  ClockGuard guard_;  // Of the machine's clock: outlives a connection.
   bool opened_before_ = false;
   std::unique_ptr<Database> database_;
   std::unique_ptr<Records> records_;  // After the database: goes first.
@@ -70,7 +83,7 @@ private:
 
   absl::Status trouble_;  // Why it is not open.
   std::chrono::milliseconds pause_{0};
-  Deadline try_again_{};
+  store::Deadline try_again_{};
 };
 
 }  // namespace idempotency::sqlite

@@ -18,8 +18,8 @@ sqlite3_vfs* below = nullptr;  // Set once, before anything is opened.
 
 // --- Files
 //
-// A file is the one of the VFS below, in the memory that SQLite gave, so that its own methods work
-// on it. Ours stands behind it, and its table of methods is theirs but for a few.
+// A file starts with the file of the underlying VFS, in the memory from SQLite, so that its own
+// methods work on it. Our data follows it, and its table of methods is theirs, with a few changes.
 
 struct LogFile;
 
@@ -72,7 +72,7 @@ int flush(LogFile& log) {
   return log.error;
 }
 
-// The transaction is over. If it was not committed, what is left fails unheard: nobody misses it.
+// The transaction has ended. If it was not committed, an error in the rest does not matter.
 void endTransaction(LogFile& log) {
   flush(log);
   log.error = SQLITE_OK;
@@ -157,8 +157,8 @@ void attachMain(sqlite3_file* file) {
   }
 }
 
-// Where a power cut in a write could damage what stands beside it, SQLite adds frames to a commit,
-// the last of which it does not sync. There, and without memory, the log is left as it is.
+// If a power failure during a write could damage adjacent data, SQLite adds frames to a commit, and
+// does not sync the last one. In that case, and without memory, the log is not changed.
 void attachLog(sqlite3_file* file, sqlite3_file* main_file) {
   auto& main = ours<MainFile>(main_file);
   if ((main.below->xDeviceCharacteristics(main_file) & SQLITE_IOCAP_POWERSAFE_OVERWRITE) == 0) {

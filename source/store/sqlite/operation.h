@@ -1,12 +1,17 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <string>
 #include <utility>
+#include <variant>
+#include <vector>
 
+#include "source/protocol/ending.h"
+#include "source/store/maintenance_store.h"
 #include "source/store/sqlite/records.h"
 #include "source/store/store.h"
 
@@ -14,13 +19,14 @@ namespace idempotency::sqlite {
 
 // Why an operation has no result.
 enum class Fate : uint8_t {
-  NotDone,  // For sure.
+  NotDone,    // Certainly.
+  QueueFull,  // Certainly not done, because the queue is full.
   InDoubt,
 };
 
-// One operation from its call until its callback has run. The queue owns it. Three parties touch
-// it, each only what is its own: the I/O thread carries it out, the store's thread answers, and
-// whoever holds the queue's lock cancels.
+// One operation, from its call until its callback has run. The queue owns it. The I/O thread
+// carries it out, the store's thread runs the callback, and a thread with the queue's lock may
+// cancel it; each uses only its own part.
 class Operation {
 public:
   enum class Kind : uint8_t {
@@ -28,25 +34,25 @@ public:
     LookUp,
     Write,  // By an attempt that holds its claim. Served before others when space is short.
     Maintenance,
-    Own,  // The store's own release of a claim that nobody runs for.
+    Own,  // The store's own release of a claim that no request uses.
   };
 
-  Operation(Kind kind, Deadline deadline, size_t bytes)
+  Operation(Kind kind, store::Deadline deadline, size_t bytes)
       : kind_(kind), deadline_(deadline), bytes_(bytes) {}
   virtual ~Operation() = default;
   Operation(const Operation&) = delete;
   Operation& operator=(const Operation&) = delete;
 
   Kind kind() const { return kind_; }
-  Deadline deadline() const { return deadline_; }
+  store::Deadline deadline() const { return deadline_; }
   // What it holds in memory.
   size_t bytes() const { return bytes_; }
   // Claims only; 0 for others.
-  virtual Attempt attempt() const { return 0; }
+  virtual protocol::Attempt attempt() const { return 0; }
   // Claims and the store's own.
-  virtual ClaimRef claim() const { return {}; }
+  virtual store::ClaimRef claim() const { return {}; }
 
-  // Whoever comes first, the one thread that carries out or the one that cancels, has it.
+  // Only the first call succeeds: by the thread that carries it out, or by the one that cancels it.
   bool start() { return take(Phase::Started); }
   bool cancel() { return take(Phase::Cancelled); }
   bool isCancelled() const { return phase_.load() == Phase::Cancelled; }
@@ -60,15 +66,15 @@ public:
   // --- Store's thread
   // Runs the callback with the result, unless it has run already.
   virtual void answer() = 0;
-  // The callback's run with no result, for one that cannot wait for it.
+  // Runs the callback without a result, for a caller that cannot wait for it.
   virtual std::function<void()> answerWithout(Fate fate, const std::string& reason) = 0;
   // Whether the callback has run, or there is none.
   virtual bool isAnswered() const = 0;
-  // After it is over: whether a claim is left, or may be, that the caller does not know to be its
-  // own.
-  virtual bool leavesClaim() const { return false; }
+  // After it is over: whether it leaves an orphan, a claim that is or may be stored and that the
+  // caller does not know to be its own.
+  virtual bool leavesOrphan() const { return false; }
   // Own: whether it must be tried again.
-  virtual bool unsettled() const { return false; }
+  virtual bool mustRepeat() const { return false; }
 
   // Claims only, under the queue's lock: the caller will not use it.
   bool abandoned = false;
@@ -81,125 +87,183 @@ private:
   }
 
   const Kind kind_;
-  const Deadline deadline_;
+  const store::Deadline deadline_;
   const size_t bytes_;
   std::atomic<Phase> phase_{Phase::Waiting};
 };
 
-// How each kind of result says that there is none.
-inline ClaimResult noResult(const ClaimRequest&, Fate fate, const std::string& reason) {
+// How each kind of result expresses that there is none.
+template <typename Result>
+Result noResult(Fate fate, const std::string& reason);
+template <>
+inline store::ClaimResult noResult(Fate fate, const std::string& reason) {
   if (fate == Fate::InDoubt) {
-    return InDoubt{reason};
+    return store::InDoubt{reason};
   }
-  return Unavailable{reason};
+  return store::Unavailable{reason, fate == Fate::QueueFull};
 }
-inline LookUpResult noResult(const LookUpRequest&, Fate, const std::string& reason) {
-  return Unavailable{reason};
+template <>
+inline store::LookUpResult noResult(Fate fate, const std::string& reason) {
+  return store::Unavailable{reason, fate == Fate::QueueFull};
 }
-inline Leadership noResult(const LeadRequest&, Fate, const std::string& reason) {
-  return {.ours = false, .reason = reason};
-}
-inline MaintenanceResult noResult(const SweepRequest&, Fate, const std::string& reason) {
-  return {.ok = false, .reason = reason};
-}
-inline MaintenanceResult noResult(const ReapRequest&, Fate, const std::string& reason) {
-  return {.ok = false, .reason = reason};
-}
-template <typename Write>
-WriteResult noResult(const Write&, Fate fate, const std::string& reason) {
-  return {.outcome = fate == Fate::InDoubt ? WriteOutcome::InDoubt : WriteOutcome::Unavailable,
+template <>
+inline store::WriteResult noResult(Fate fate, const std::string& reason) {
+  return {.outcome = fate == Fate::InDoubt ? store::WriteOutcome::InDoubt
+                                           : store::WriteOutcome::Unavailable,
           .reason = reason};
 }
-inline ExtendResult noResult(const ExtendRequest& request, Fate fate, const std::string& reason) {
-  return ExtendResult(request.claims.size(), noResult(ReleaseRequest{}, fate, reason));
+// Only the operation knows for how many claims: it overrides without().
+template <>
+inline store::ExtendResult noResult(Fate, const std::string&) {
+  return {};
+}
+template <>
+inline store::Leadership noResult(Fate, const std::string& reason) {
+  return {.ours = false, .reason = reason};
+}
+template <>
+inline store::MaintenanceResult noResult(Fate, const std::string& reason) {
+  return {.ok = false, .reason = reason};
 }
 
-template <typename Request, typename Result>
-class TypedOperation : public Operation {
+// An operation with its result and its callback.
+template <typename Result>
+class ResultOperation : public Operation {
 public:
-  TypedOperation(Kind kind, Deadline deadline, size_t bytes, Request request,
-                 std::function<void(Result)> done)
-      : Operation(kind, deadline, bytes), request_(std::move(request)), done_(std::move(done)) {}
+  ResultOperation(Kind kind, store::Deadline deadline, size_t bytes,
+                  std::function<void(Result)> done)
+      : Operation(kind, deadline, bytes), done_(std::move(done)) {}
 
-  void carryOut(Records& records) override { result_ = records.run(request_); }
-  void fail(Fate fate, const std::string& reason) override {
-    result_ = noResult(request_, fate, reason);
-  }
+  void fail(Fate fate, const std::string& reason) override { result_ = without(fate, reason); }
   void answer() override {
     if (done_) {
       std::exchange(done_, nullptr)(std::move(result_));
     }
   }
+  // Leaves the result alone: the I/O thread may be writing it.
   std::function<void()> answerWithout(Fate fate, const std::string& reason) override {
-    return [done = std::exchange(done_, nullptr), result = noResult(request_, fate, reason)] {
-      done(result);
-    };
+    return [done = std::exchange(done_, nullptr), result = without(fate, reason)] { done(result); };
   }
-
   bool isAnswered() const override { return !done_; }
 
 protected:
-  const Request& request() const { return request_; }
+  virtual Result without(Fate fate, const std::string& reason) const {
+    return noResult<Result>(fate, reason);
+  }
   Result& result() { return result_; }
   const Result& result() const { return result_; }
 
 private:
-  const Request request_;
   std::function<void(Result)> done_;
   Result result_{};
 };
 
-class ClaimOperation : public TypedOperation<ClaimRequest, ClaimResult> {
+// A call of Records. It may be carried out more than once: after a rollback.
+template <typename Result, typename Call>
+class CallOperation final : public ResultOperation<Result> {
 public:
-  using TypedOperation::TypedOperation;
+  CallOperation(Operation::Kind kind, store::Deadline deadline, size_t bytes, Call call,
+                std::function<void(Result)> done)
+      : ResultOperation<Result>(kind, deadline, bytes, std::move(done)), call_(std::move(call)) {}
 
-  Attempt attempt() const override { return request().attempt; }
-  ClaimRef claim() const override { return {request().identity, request().attempt}; }
+  void carryOut(Records& records) override { this->result() = call_(records); }
+
+private:
+  const Call call_;
+};
+
+class ClaimOperation : public ResultOperation<store::ClaimResult> {
+public:
+  ClaimOperation(store::Deadline deadline, size_t bytes, store::ClaimRequest request,
+                 std::function<void(store::ClaimResult)> done)
+      : ResultOperation(Kind::Claim, deadline, bytes, std::move(done)),
+        request_(std::move(request)) {}
+
+  protocol::Attempt attempt() const override { return request_.attempt; }
+  store::ClaimRef claim() const override { return {request_.identity, request_.attempt}; }
+  void carryOut(Records& records) override { result() = records.claim(request_); }
   size_t resultBytes() const override {
-    const auto* const exists = std::get_if<Exists>(&result());
+    const auto* const exists = std::get_if<store::Exists>(&result());
     return exists != nullptr && exists->record.response ? exists->record.response->size() : 0;
   }
   void answer() override {
-    if (abandoned && std::holds_alternative<Claimed>(result())) {
-      result() = InDoubt{"abandoned"};
+    if (abandoned && std::holds_alternative<store::Claimed>(result())) {
+      result() = store::InDoubt{"abandoned"};
     }
-    TypedOperation::answer();
+    ResultOperation::answer();
   }
-  bool leavesClaim() const override {
-    return std::holds_alternative<InDoubt>(result()) ||
-           (std::holds_alternative<Claimed>(result()) && (abandoned || isAnswered()));
+  bool leavesOrphan() const override {
+    return std::holds_alternative<store::InDoubt>(result()) ||
+           (std::holds_alternative<store::Claimed>(result()) && (abandoned || isAnswered()));
   }
+
+private:
+  const store::ClaimRequest request_;
 };
 
-class LookUpOperation : public TypedOperation<LookUpRequest, LookUpResult> {
+class LookUpOperation : public ResultOperation<store::LookUpResult> {
 public:
-  using TypedOperation::TypedOperation;
+  LookUpOperation(store::Deadline deadline, size_t bytes, protocol::Identity identity,
+                  std::function<void(store::LookUpResult)> done)
+      : ResultOperation(Kind::LookUp, deadline, bytes, std::move(done)),
+        identity_(std::move(identity)) {}
 
+  void carryOut(Records& records) override { result() = records.lookUp(identity_); }
   size_t resultBytes() const override {
-    const auto* const record = std::get_if<Record>(&result());
+    const auto* const record = std::get_if<store::Record>(&result());
     return record != nullptr && record->response ? record->response->size() : 0;
   }
+
+private:
+  const protocol::Identity identity_;
 };
 
-// The store's own: nobody waits for it.
-class SettleOperation : public TypedOperation<ReleaseRequest, WriteResult> {
+class ExtendOperation : public ResultOperation<store::ExtendResult> {
 public:
-  explicit SettleOperation(ClaimRef claim)
-      : TypedOperation(Kind::Own, Deadline::max(), sizeof(SettleOperation),
-                       ReleaseRequest{std::move(claim)}, nullptr) {}
+  ExtendOperation(store::Deadline deadline, size_t bytes, std::vector<store::ClaimRef> claims,
+                  std::chrono::milliseconds lease, std::function<void(store::ExtendResult)> done)
+      : ResultOperation(Kind::Write, deadline, bytes, std::move(done)),
+        claims_(std::move(claims)),
+        lease_(lease) {}
 
-  ClaimRef claim() const override { return request().claim; }
-  bool unsettled() const override {
+  void carryOut(Records& records) override { result() = records.extend(claims_, lease_); }
+
+protected:
+  store::ExtendResult without(Fate fate, const std::string& reason) const override {
+    return store::ExtendResult(claims_.size(), noResult<store::WriteResult>(fate, reason));
+  }
+
+private:
+  const std::vector<store::ClaimRef> claims_;
+  const std::chrono::milliseconds lease_;
+};
+
+// Releases an orphan. Internal to the store: no caller waits for it.
+class WithdrawOperation : public ResultOperation<store::WriteResult> {
+public:
+  explicit WithdrawOperation(store::ClaimRef claim)
+      : ResultOperation(Kind::Own, store::Deadline::max(), sizeof(WithdrawOperation), nullptr),
+        claim_(std::move(claim)) {}
+
+  store::ClaimRef claim() const override { return claim_; }
+  void carryOut(Records& records) override {
+    result() = records.settle(claim_, protocol::Released{});
+  }
+  bool mustRepeat() const override {
     switch (result().outcome) {
-      case WriteOutcome::Unavailable:
-      case WriteOutcome::InDoubt:
+      case store::WriteOutcome::Unavailable:
+      case store::WriteOutcome::InDoubt:
+      case store::WriteOutcome::Locked:
         return true;
-      case WriteOutcome::Fenced:
-      case WriteOutcome::Done:
+      case store::WriteOutcome::Fenced:
+      case store::WriteOutcome::Done:
         break;
     }
     return false;
   }
+
+private:
+  const store::ClaimRef claim_;
 };
 
 }  // namespace idempotency::sqlite

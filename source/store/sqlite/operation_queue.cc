@@ -15,55 +15,92 @@ using std::chrono::steady_clock;
 constexpr size_t MaxBatch = 1000;
 constexpr size_t MaxBatchBytes = size_t{8} << 20;
 
-// How long a batch takes in what comes. It holds the lock of the file meanwhile, and its first
-// operation waits.
+// How long a batch accepts more operations. It holds the file's lock during this time, and its
+// first operation waits.
 constexpr milliseconds MaxGather{1};
 
 // How soon the store's own releases are tried again.
 constexpr milliseconds OwnPause{100};
 
-// How long a stop goes on writing what attempts have to say.
+// How long outcomes of attempts are still written during shutdown.
 constexpr milliseconds StopGrace{1000};
+
+// Background jobs and the store's own operations are few: they do not count as requests.
+bool takesPlace(const Operation& operation) {
+  switch (operation.kind()) {
+    case Operation::Kind::Claim:
+    case Operation::Kind::LookUp:
+    case Operation::Kind::Write:
+      return true;
+    case Operation::Kind::Maintenance:
+    case Operation::Kind::Own:
+      break;
+  }
+  return false;
+}
 
 }  // namespace
 
-OperationQueue::OperationQueue(const LimitSettings& limits) : limits_(limits) {}
+OperationQueue::OperationQueue(const protocol::LimitSettings& limits) : limits_(limits) {}
 
 // --- Any thread
 
-const char* OperationQueue::refusal(const Operation& operation, Deadline now) const {
+const char* OperationQueue::refusal(const Operation& operation, store::MonotonicTime now) const {
   if (stopping_) {
-    return "the store is stopping";
+    return "the store is shutting down";
   }
   if (operation.deadline() <= now) {
-    return "the deadline was over before it began";
+    return "the deadline had passed before the operation started";
+  }
+  return nullptr;
+}
+
+bool OperationQueue::isFull(const Operation& operation) const {
+  if (!takesPlace(operation)) {
+    return false;
   }
   const bool may_fill = operation.kind() == Operation::Kind::Write;
   const size_t max_count = may_fill ? size_t{2} * limits_.in_flight : limits_.in_flight;
   const size_t max_bytes = may_fill ? limits_.queue_bytes : limits_.queue_bytes / 2;
   // One that is too large for the bound still goes when it is alone.
-  if (count_ > max_count || (bytes_ > max_bytes && count_ > 1)) {
-    return "the queue is full";
-  }
-  return nullptr;
+  return count_ > max_count || (bytes_ > max_bytes && count_ > 1);
 }
 
-void OperationQueue::refuse(std::unique_ptr<Operation> operation, const std::string& reason) {
-  operation->fail(Fate::NotDone, reason);
+void OperationQueue::refuse(std::unique_ptr<Operation> operation, const std::string& reason,
+                            Fate fate) {
+  operation->fail(fate, reason);
   over_.push_back(std::move(operation));
   store_changed_.notify_one();
 }
 
 void OperationQueue::submit(std::unique_ptr<Operation> operation) {
-  const Deadline now = steady_clock::now();
+  const store::MonotonicTime now = steady_clock::now();
   const std::lock_guard lock(mutex_);
-  ++count_;
-  bytes_ += operation->bytes();
+  admit(std::move(operation), now);
+}
+
+void OperationQueue::submitAll(std::vector<std::unique_ptr<Operation>> operations) {
+  const store::MonotonicTime now = steady_clock::now();
+  const std::lock_guard lock(mutex_);
+  for (std::unique_ptr<Operation>& operation : operations) {
+    admit(std::move(operation), now);
+  }
+}
+
+void OperationQueue::admit(std::unique_ptr<Operation> operation, store::MonotonicTime now) {
+  if (takesPlace(*operation)) {
+    ++count_;
+    bytes_ += operation->bytes();
+  }
   if (const char* const reason = refusal(*operation, now)) {
     refuse(std::move(operation), reason);
     return;
   }
-  if (const Attempt attempt = operation->attempt(); attempt != 0) {
+  if (isFull(*operation)) {
+    refuse(std::move(operation), "the queue is full", Fate::QueueFull);
+    return;
+  }
+  if (const protocol::Attempt attempt = operation->attempt(); attempt != 0) {
     claims_.try_emplace(attempt, operation.get());
   }
   if (operation->deadline() < earliest_) {
@@ -76,11 +113,11 @@ void OperationQueue::submit(std::unique_ptr<Operation> operation) {
   }
 }
 
-void OperationQueue::abandon(ClaimRef claim) {
+void OperationQueue::abandon(store::ClaimRef claim) {
   const std::lock_guard lock(mutex_);
   const auto found = claims_.find(claim.attempt);
   if (found == claims_.end() || found->second->claim().identity != claim.identity) {
-    settle(std::move(claim));
+    withdraw(std::move(claim));
     return;
   }
   Operation& operation = *found->second;
@@ -90,8 +127,8 @@ void OperationQueue::abandon(ClaimRef claim) {
   }
 }
 
-void OperationQueue::settle(ClaimRef claim) {
-  own_.push_back(std::make_unique<SettleOperation>(std::move(claim)));
+void OperationQueue::withdraw(store::ClaimRef claim) {
+  own_.push_back(std::make_unique<WithdrawOperation>(std::move(claim)));
   io_changed_.notify_one();
 }
 
@@ -108,12 +145,13 @@ void OperationQueue::refuseWaiting(const std::function<bool(const Operation&)>& 
   waiting_ = std::move(kept);
 }
 
-StoreStatus OperationQueue::status() const {
+store::StoreStatus OperationQueue::status() const {
   const std::lock_guard lock(mutex_);
-  StoreStatus status;
+  store::StoreStatus status;
   status.queued = count_;
   status.queued_bytes = bytes_;
   status.batches = batches_;
+  status.batches_failed = batches_failed_;
   status.operations = operations_;
   return status;
 }
@@ -128,23 +166,23 @@ void OperationQueue::stop() {
         return operation.kind() == Operation::Kind::Claim ||
                operation.kind() == Operation::Kind::LookUp;
       },
-      "the store is stopping");
+      "the store is shutting down");
   io_changed_.notify_one();
   store_changed_.notify_one();
 }
 
 // --- I/O thread
 
-bool OperationQueue::isReady(Deadline now) const {
+bool OperationQueue::isReady(store::MonotonicTime now) const {
   return !waiting_.empty() || (!own_.empty() && (stopping_ || own_retry_ <= now));
 }
 
 std::vector<Operation*> OperationQueue::take() {
   std::unique_lock lock(mutex_);
   for (;;) {
-    const Deadline now = steady_clock::now();
+    const store::MonotonicTime now = steady_clock::now();
     if (now >= stop_end_) {
-      refuseWaiting([](const Operation&) { return true; }, "the store has stopped");
+      refuseWaiting([](const Operation&) { return true; }, "the store has shut down");
       own_.clear();
     }
     if (isReady(now)) {
@@ -157,8 +195,8 @@ std::vector<Operation*> OperationQueue::take() {
       store_changed_.notify_one();
       return {};
     }
-    const Deadline wake = own_.empty() ? stop_end_ : std::min(own_retry_, stop_end_);
-    if (wake == Deadline::max()) {
+    const store::Deadline wake = own_.empty() ? stop_end_ : std::min(own_retry_, stop_end_);
+    if (wake == store::Deadline::max()) {
       io_changed_.wait(lock);
     } else {
       io_changed_.wait_until(lock, wake);
@@ -198,13 +236,14 @@ std::vector<Operation*> OperationQueue::handOut() {
   return operations;
 }
 
-void OperationQueue::finish(size_t over) {
+void OperationQueue::finish(size_t over, bool succeeded) {
   const std::lock_guard lock(mutex_);
   while (running_.size() > over) {
     waiting_.push_front(std::move(running_.back()));
     running_.pop_back();
   }
   batches_ += running_.empty() ? 0 : 1;
+  batches_failed_ += running_.empty() || succeeded ? 0 : 1;
   operations_ += running_.size();
   std::move(running_.begin(), running_.end(), std::back_inserter(over_));
   running_.clear();
@@ -212,8 +251,8 @@ void OperationQueue::finish(size_t over) {
   store_changed_.notify_one();
 }
 
-bool OperationQueue::isAwaited(Deadline until) const {
-  const Deadline now = steady_clock::now();
+bool OperationQueue::isAwaited(store::Deadline until) const {
+  const store::MonotonicTime now = steady_clock::now();
   const std::lock_guard lock(mutex_);
   return now < until && now < stop_end_;
 }
@@ -221,12 +260,12 @@ bool OperationQueue::isAwaited(Deadline until) const {
 // --- The store's thread
 
 void OperationQueue::forget(const Operation& operation) {
-  if (operation.kind() == Operation::Kind::Own) {
+  if (!takesPlace(operation)) {
     return;
   }
   --count_;
   bytes_ -= operation.bytes();
-  if (const Attempt attempt = operation.attempt(); attempt != 0) {
+  if (const protocol::Attempt attempt = operation.attempt(); attempt != 0) {
     if (const auto found = claims_.find(attempt);
         found != claims_.end() && found->second == &operation) {
       claims_.erase(found);
@@ -235,20 +274,21 @@ void OperationQueue::forget(const Operation& operation) {
 }
 
 void OperationQueue::collectOverdue(Answers& early) {
-  const Deadline now = steady_clock::now();
+  const store::MonotonicTime now = steady_clock::now();
   if (now < earliest_) {
     return;
   }
   refuseWaiting([now](const Operation& operation) { return operation.deadline() <= now; },
-                "the deadline was over before it began");
-  earliest_ = Deadline::max();
+                "the deadline had passed before the operation started");
+  earliest_ = store::Deadline::max();
   for (const std::unique_ptr<Operation>& operation : running_) {
     if (operation->deadline() > now) {
       earliest_ = std::min(earliest_, operation->deadline());
     } else if (!operation->isAnswered()) {
       const bool not_done = operation->cancel() || operation->isCancelled();
-      early.push_back(not_done ? operation->answerWithout(Fate::NotDone, "the deadline is over")
-                               : operation->answerWithout(Fate::InDoubt, "the deadline is over"));
+      early.push_back(not_done
+                          ? operation->answerWithout(Fate::NotDone, "the deadline has passed")
+                          : operation->answerWithout(Fate::InDoubt, "the deadline has passed"));
     }
   }
   for (const std::unique_ptr<Operation>& operation : waiting_) {
@@ -260,12 +300,12 @@ void OperationQueue::collect(Operations& over, Answers& early) {
   collectOverdue(early);
   for (std::unique_ptr<Operation>& operation : over_) {
     forget(*operation);
-    if (operation->leavesClaim()) {
-      settle(operation->claim());
+    if (operation->leavesOrphan()) {
+      withdraw(operation->claim());
     }
-    if (operation->unsettled() && !stopping_) {
+    if (operation->mustRepeat() && !stopping_) {
       own_retry_ = steady_clock::now() + OwnPause;
-      settle(operation->claim());
+      withdraw(operation->claim());
     }
     over.push_back(std::move(operation));
   }
@@ -282,7 +322,7 @@ void OperationQueue::serve() {
       if (io_ended_) {
         return;
       }
-      if (earliest_ == Deadline::max()) {
+      if (earliest_ == store::Deadline::max()) {
         store_changed_.wait(lock);
       } else {
         store_changed_.wait_until(lock, earliest_);

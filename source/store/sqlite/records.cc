@@ -2,41 +2,24 @@
 
 #include <algorithm>
 #include <utility>
+#include <variant>
 
 #include "source/store/audit.h"
+#include "source/store/record_rules.h"
 
 namespace idempotency::sqlite {
 namespace {
 
 using std::chrono::milliseconds;
 
-StoreTime toTime(int64_t value) {
-  return StoreTime(milliseconds(value));
-}
-
-WriteResult written(WriteOutcome outcome) {
+store::WriteResult written(store::WriteOutcome outcome) {
   return {.outcome = outcome, .reason = {}};
-}
-
-// A number that no version of the tables allows reads as Unknown: the state that nothing moves.
-RecordState toState(int64_t value) {
-  switch (value) {
-    case static_cast<int64_t>(RecordState::InProgress):
-      return RecordState::InProgress;
-    case static_cast<int64_t>(RecordState::Completed):
-      return RecordState::Completed;
-    case static_cast<int64_t>(RecordState::FailedRetryable):
-      return RecordState::FailedRetryable;
-    case static_cast<int64_t>(RecordState::Expired):
-      return RecordState::Expired;
-    default:
-      return RecordState::Unknown;
-  }
 }
 
 }  // namespace
 
-Records::Records(Database& database) : database_(database) {
+Records::Records(Database& database, ClockGuard& guard, Uptime uptime)
+    : database_(database), guard_(guard), uptime_(std::move(uptime)) {
   statements_.reserve(SqlCount);
   for (const std::string_view text : statementTexts()) {
     statements_.emplace_back(database, text);
@@ -51,17 +34,45 @@ std::optional<int64_t> Records::in(const std::optional<milliseconds>& time) cons
 
 bool Records::begin(bool writes) {
   use_.clear();
+  unsettled_.clear();
   Query(sql(writes ? Sql::BeginWrite : Sql::Begin)).next();
+  return lookAtClock();
+}
+
+bool Records::lookAtClock() {
+  std::optional<int64_t> wall;
   if (Query now(sql(Sql::Now)); now.next()) {
-    now_ = now.integer(0);
+    wall = now.integer(0);
   }
-  return database_.error() == SQLITE_OK;
+  std::optional<int64_t> remembered;
+  if (!guard_.started()) {
+    if (Query clock(sql(Sql::ReadClock)); clock.next()) {
+      remembered = clock.integer(0);
+    }
+  }
+  if (!wall.has_value() || database_.error() != SQLITE_OK) {
+    return false;
+  }
+  const milliseconds uptime = uptime_();
+  if (!guard_.started()) {
+    guard_.start(remembered, *wall, uptime);
+  }
+  now_ = guard_.look(*wall, uptime);
+  return true;
 }
 
 bool Records::flush() {
   for (const auto& [tenant, records] : use_) {
     if (records != 0) {
       Query(sql(Sql::AddTenantUse), Blob{tenant}, records).run();
+    }
+    if (records < 0) {
+      Query(sql(Sql::ForgetTenant), Blob{tenant}).run();
+    }
+  }
+  for (const auto& [operation, change] : unsettled_) {
+    if (change.records != 0 || change.dead_letters != 0) {
+      Query(sql(Sql::AddUnsettledUse), Blob{operation}, change.records, change.dead_letters).run();
     }
   }
   return database_.error() == SQLITE_OK;
@@ -74,6 +85,7 @@ bool Records::commit() {
 
 void Records::openOperation() {
   operation_use_.clear();
+  operation_unsettled_.clear();
 }
 
 void Records::closeOperation() {
@@ -82,6 +94,25 @@ void Records::closeOperation() {
   }
   for (const auto& [tenant, records] : operation_use_) {
     use_[tenant] += records;
+  }
+  for (const auto& [operation, change] : operation_unsettled_) {
+    Unsettled& sum = unsettled_[operation];
+    sum.records += change.records;
+    sum.dead_letters += change.dead_letters;
+  }
+}
+
+void Records::countUse(const std::string& tenant, int64_t records) {
+  operation_use_.emplace_back(tenant, records);
+}
+
+void Records::countUnsettled(const std::string& operation, const Unsettled& change) {
+  operation_unsettled_.emplace_back(operation, change);
+}
+
+void Records::countSettled(const ClaimRow& found, const std::string& operation) {
+  if (found.state == protocol::RecordState::Unknown) {
+    countUnsettled(operation, {.records = -1, .dead_letters = found.dead_letter ? -1 : 0});
   }
 }
 
@@ -103,82 +134,15 @@ void Records::dropSavepoint() {
 
 // --- Claim
 
-std::optional<Records::Found> Records::find(const Identity& identity) {
+std::optional<RecordRow> Records::find(const protocol::Identity& identity) {
   Query row(sql(Sql::FindRecord), Blob{identity.tenant}, Blob{identity.operation},
             Blob{identity.key});
-  if (!row.next()) {
-    return std::nullopt;
-  }
-  Found found;
-  Record& record = found.record;
-  found.id = row.integer(0);
-  record.state = toState(row.integer(1));
-  record.attempt = row.integer(2);
-  found.reclaimed = row.integer(3) != 0;
-  record.fingerprint = row.bytes(4);
-  record.recovery_point = row.bytes(5);
-  found.lease_until = row.integer(6);
-  record.created_at = toTime(row.integer(7));
-  record.expires_at = toTime(row.integer(8));
-  record.past_life = row.integer(8) <= now_;
-  record.life_left = milliseconds(std::max<int64_t>(row.integer(8) - now_, 0));
-  if (const std::optional<int64_t> completed_at = row.optionalInteger(9)) {
-    record.completed_at = toTime(*completed_at);
-  }
-  const std::optional<int64_t> reconcile_after = row.optionalInteger(10);
-  record.dead_letter = row.integer(11) != 0;
-  record.last_error = row.bytes(12);
-  record.status = static_cast<int32_t>(row.integer(13));
-  record.tombstone = static_cast<Tombstone>(row.integer(14));
-  record.response_schema = static_cast<int16_t>(row.integer(15));
-  if (!row.isNull(16)) {
-    record.response = row.bytes(16);
-  }
-  if (record.state == RecordState::InProgress && found.lease_until > now_) {
-    record.lease_alive = true;
-    record.lease_left = milliseconds(found.lease_until - now_);
-  }
-  if (record.state == RecordState::Unknown && !record.dead_letter && reconcile_after.has_value()) {
-    record.reconcile_after = milliseconds(std::max<int64_t>(*reconcile_after - now_, 0));
-  }
-  return found;
+  return row.next() ? std::optional<RecordRow>(readRecord(row, now_)) : std::nullopt;
 }
 
-bool Records::isOver(const Record& record) const {
-  switch (record.state) {
-    case RecordState::Expired:
-      return true;
-    case RecordState::Completed:
-    case RecordState::FailedRetryable:
-      return record.past_life;
-    case RecordState::InProgress:
-    case RecordState::Unknown:
-      break;
-  }
-  return false;
-}
-
-bool Records::mayReclaim(const Found& found, const ReclaimFrom& from) const {
-  if (found.record.state != from.state || found.record.attempt != from.attempt) {
-    return false;
-  }
-  switch (from.state) {
-    case RecordState::FailedRetryable:
-    case RecordState::Expired:
-      return true;
-    case RecordState::InProgress:
-      return !found.record.lease_alive;
-    case RecordState::Completed:
-      return found.record.past_life;
-    case RecordState::Unknown:
-      break;
-  }
-  return false;
-}
-
-// Records that are past their life but not yet reaped are in tenant_use, and do not count. How many
-// of them it takes to make room says how few must be looked at.
-bool Records::hasRoom(const ClaimRequest& request) {
+// Records that have expired but are not yet reaped are included in tenant_use, but do not count.
+// The number of them that would make room limits how many must be read.
+bool Records::hasRoom(const store::ClaimRequest& request) {
   if (!request.tenant_live_keys.has_value()) {
     return true;
   }
@@ -194,191 +158,219 @@ bool Records::hasRoom(const ClaimRequest& request) {
     return true;
   }
   const int64_t needed = records - static_cast<int64_t>(*request.tenant_live_keys) + 1;
-  Query past_life(sql(Sql::CountPastLife), Blob{tenant}, now_, needed);
+  Query past_life(sql(Sql::CountPastLife), Blob{tenant}, now_.judges, needed);
   return past_life.next() && past_life.integer(0) >= needed;
 }
 
-bool Records::insert(const ClaimRequest& request) {
-  const Identity& identity = request.identity;
+bool Records::insert(const store::ClaimRequest& request) {
+  const protocol::Identity& identity = request.identity;
   const int64_t inserted =
       Query(sql(Sql::InsertRecord), Blob{identity.tenant}, Blob{identity.operation},
             Blob{identity.key}, Blob{request.fingerprint}, request.attempt,
-            Text{FirstRecoveryPoint}, in(request.lease),
-            static_cast<int64_t>(request.on_lease_expired), now_, in(request.ttl))
+            Text{store::FirstRecoveryPoint}, in(request.lease),
+            static_cast<int64_t>(request.on_lease_expired), now_.written, in(request.ttl))
           .run();
   if (inserted == 0) {
     return false;
   }
   inserted_.remember(request.attempt, database_.lastInsertedId());
-  operation_use_.emplace_back(identity.tenant, 1);
+  countUse(identity.tenant, 1);
   return true;
 }
 
-Claimed Records::reclaim(const ClaimRequest& request, const Found& found) {
-  const Record& record = found.record;
-  const bool over = isOver(record);
-  const std::string recovery_point = over ? std::string(FirstRecoveryPoint) : record.recovery_point;
-  const int64_t created_at = over ? now_ : record.created_at.time_since_epoch().count();
+store::Claimed Records::reclaim(const store::ClaimRequest& request, const RecordRow& found) {
+  const store::Record& record = found.record;
+  const bool over = protocol::isOver(record.state, record.past_life);
+  const std::string recovery_point =
+      over ? std::string(store::FirstRecoveryPoint) : record.recovery_point;
+  const int64_t created_at = over ? now_.written : record.created_at.time_since_epoch().count();
   Query(sql(Sql::Reclaim), found.id, Blob{request.fingerprint}, request.attempt,
         static_cast<int64_t>(over ? 0 : 1), Text{recovery_point}, in(request.lease),
-        static_cast<int64_t>(request.on_lease_expired), created_at, in(request.ttl))
+        static_cast<int64_t>(request.on_lease_expired), created_at, in(request.ttl), now_.written)
       .run();
   Query(sql(Sql::DeleteResponse), found.id).run();
-  if (record.state == RecordState::Expired) {
-    operation_use_.emplace_back(request.identity.tenant, 1);
+  if (!found.counted) {
+    countUse(request.identity.tenant, 1);
   }
   return {.attempt = request.attempt,
           .expires_at = toTime(in(request.ttl)),
           .recovery_point = recovery_point};
 }
 
-ClaimResult Records::onFound(const ClaimRequest& request, const Found& found) {
-  if (!request.from.has_value() || !mayReclaim(found, *request.from)) {
-    return Exists{found.record};
+store::ClaimResult Records::onFound(const store::ClaimRequest& request, const RecordRow& found) {
+  if (!store::mayReclaim(request, found.record)) {
+    return store::Exists{found.record};
   }
-  const bool adds = found.record.past_life || found.record.state == RecordState::Expired;
+  const bool adds = found.record.past_life || !found.counted;
   if (adds && !hasRoom(request)) {
-    return OverQuota{};
+    return store::OverQuota{};
   }
   return reclaim(request, found);
 }
 
-ClaimResult Records::run(const ClaimRequest& request) {
+store::ClaimResult Records::claim(const store::ClaimRequest& request) {
   // With a quota the record is looked for first, so that a refused claim writes nothing.
   if (request.tenant_live_keys.has_value()) {
-    if (const std::optional<Found> found = find(request.identity)) {
+    if (const std::optional<RecordRow> found = find(request.identity)) {
       return onFound(request, *found);
     }
     if (!hasRoom(request)) {
-      return OverQuota{};
+      return store::OverQuota{};
     }
   }
   if (insert(request)) {
-    return Claimed{.attempt = request.attempt,
-                   .expires_at = toTime(in(request.ttl)),
-                   .recovery_point = std::string(FirstRecoveryPoint)};
+    return store::Claimed{.attempt = request.attempt,
+                          .expires_at = toTime(in(request.ttl)),
+                          .recovery_point = std::string(store::FirstRecoveryPoint)};
   }
-  if (const std::optional<Found> found = find(request.identity)) {
+  if (const std::optional<RecordRow> found = find(request.identity)) {
     return onFound(request, *found);
   }
-  return Unavailable{database_.message()};
+  return store::Unavailable{database_.message()};
 }
 
 // --- Writes after the claim
 
-std::optional<Records::Claim> Records::findClaim(const ClaimRef& claim) {
-  const Identity& identity = claim.identity;
+std::optional<ClaimRow> Records::findClaim(const store::ClaimRef& claim) {
+  const protocol::Identity& identity = claim.identity;
   Query row(sql(Sql::FindClaim), Blob{identity.tenant}, Blob{identity.operation},
             Blob{identity.key});
   if (!row.next()) {
     return std::nullopt;
   }
-  return Claim{.id = row.integer(0),
-               .state = toState(row.integer(1)),
-               .attempt = row.integer(2),
-               .reclaimed = row.integer(3) != 0,
-               .tombstone = static_cast<Tombstone>(row.integer(4))};
+  return ClaimRow{.id = row.integer(0),
+                  .state = toState(row.integer(1)),
+                  .attempt = row.integer(2),
+                  .reclaimed = row.integer(3) != 0,
+                  .counted = row.isNull(4),
+                  .dead_letter = row.integer(5) != 0};
 }
 
-std::optional<WriteOutcome> Records::judge(const std::optional<Claim>& found, const ClaimRef& claim,
-                                           RecordState to) const {
-  if (!found.has_value() || found->attempt != claim.attempt) {
-    return WriteOutcome::Fenced;
+store::WriteResult Records::settle(const store::ClaimRef& claim, const protocol::Ending& ending) {
+  if (const auto* const completed = std::get_if<protocol::Completed>(&ending)) {
+    const std::optional<int64_t> remembered = inserted_.find(claim.attempt);
+    if (remembered.has_value() && complete(*remembered, claim, *completed)) {
+      return written(store::WriteOutcome::Done);
+    }
   }
-  if (found->state == RecordState::InProgress) {
-    return std::nullopt;
+  const std::optional<ClaimRow> found = findClaim(claim);
+  std::optional<store::RecordHead> head;
+  if (found.has_value()) {
+    head = store::RecordHead{found->state, found->attempt};
   }
-  return isReached(to, found->state, found->tombstone) ? WriteOutcome::Done : WriteOutcome::Fenced;
+  if (const auto outcome = store::outcomeWithoutWrite(ending, claim.attempt, head)) {
+    return written(*outcome);
+  }
+  const bool done =
+      std::visit([&](const auto& content) { return write(*found, claim, content); }, ending);
+  return written(done ? store::WriteOutcome::Done : store::WriteOutcome::Fenced);
 }
 
-bool Records::complete(int64_t id, const CompleteRequest& request) {
-  const Identity& identity = request.claim.identity;
-  const int64_t completed =
-      Query(sql(Sql::Complete), id, request.claim.attempt, static_cast<int64_t>(request.status),
-            static_cast<int64_t>(request.tombstone), static_cast<int64_t>(request.response_schema),
-            now_, Blob{identity.tenant}, Blob{identity.operation}, Blob{identity.key})
+bool Records::write(const ClaimRow& found, const store::ClaimRef& claim,
+                    const protocol::Completed& completed) {
+  if (found.state == protocol::RecordState::InProgress && complete(found.id, claim, completed)) {
+    return true;
+  }
+  return completeLate(found, claim, completed);
+}
+
+bool Records::complete(int64_t id, const store::ClaimRef& claim,
+                       const protocol::Completed& completed) {
+  const protocol::Identity& identity = claim.identity;
+  const int64_t changed =
+      Query(sql(Sql::Complete), id, claim.attempt, static_cast<int64_t>(completed.status),
+            static_cast<int64_t>(completed.tombstone),
+            static_cast<int64_t>(completed.response_schema), now_.written, Blob{identity.tenant},
+            Blob{identity.operation}, Blob{identity.key})
           .run();
-  if (completed == 1 && request.ttl.has_value()) {
-    Query(sql(Sql::Renew), id, request.claim.attempt, in(*request.ttl)).run();
+  if (changed == 1) {
+    keepResult(id, claim.attempt, completed);
   }
-  if (completed == 1 && request.tombstone == Tombstone::None) {
-    Query(sql(Sql::InsertResponse), id, request.claim.attempt, Blob{request.response}).run();
-  }
-  return completed == 1;
+  return changed == 1;
 }
 
-WriteResult Records::run(const CompleteRequest& request) {
-  const std::optional<int64_t> remembered = inserted_.find(request.claim.attempt);
-  if (remembered.has_value() && complete(*remembered, request)) {
-    return written(WriteOutcome::Done);
+bool Records::completeLate(const ClaimRow& found, const store::ClaimRef& claim,
+                           const protocol::Completed& completed) {
+  const int64_t changed =
+      Query(sql(Sql::CompleteLate), found.id, claim.attempt, static_cast<int64_t>(completed.status),
+            static_cast<int64_t>(completed.tombstone),
+            static_cast<int64_t>(completed.response_schema), now_.written)
+          .run();
+  if (changed == 1) {
+    keepResult(found.id, claim.attempt, completed);
+    countSettled(found, claim.identity.operation);
+    if (!found.counted) {
+      countUse(claim.identity.tenant, 1);
+    }
   }
-  const std::optional<Claim> found = findClaim(request.claim);
-  if (const auto judged = judge(found, request.claim, RecordState::Completed)) {
-    return written(*judged);
-  }
-  return written(complete(found->id, request) ? WriteOutcome::Done : WriteOutcome::Fenced);
+  return changed == 1;
 }
 
-WriteResult Records::run(const FailRequest& request) {
-  const std::optional<Claim> found = findClaim(request.claim);
-  if (const auto judged = judge(found, request.claim, RecordState::FailedRetryable)) {
-    return written(*judged);
+void Records::keepResult(int64_t id, protocol::Attempt attempt,
+                         const protocol::Completed& completed) {
+  if (completed.ttl.has_value()) {
+    Query(sql(Sql::Renew), id, attempt, in(*completed.ttl)).run();
   }
-  const int64_t failed =
-      Query(sql(Sql::Fail), found->id, request.claim.attempt, Text{request.error}).run();
-  return written(failed == 1 ? WriteOutcome::Done : WriteOutcome::Fenced);
+  if (completed.tombstone == protocol::Tombstone::None) {
+    Query(sql(Sql::InsertResponse), id, attempt, Blob{completed.response}).run();
+  }
 }
 
-WriteResult Records::run(const UnknownRequest& request) {
-  const std::optional<Claim> found = findClaim(request.claim);
-  if (const auto judged = judge(found, request.claim, RecordState::Unknown)) {
-    return written(*judged);
-  }
-  const int64_t marked = Query(sql(Sql::MarkUnknown), found->id, request.claim.attempt,
-                               Text{request.error}, in(request.reconcile_after))
-                             .run();
-  return written(marked == 1 ? WriteOutcome::Done : WriteOutcome::Fenced);
+bool Records::write(const ClaimRow& found, const store::ClaimRef& claim,
+                    const protocol::Failed& failed) {
+  return Query(sql(Sql::Fail), found.id, claim.attempt, Text{failed.error}).run() == 1;
 }
 
-WriteResult Records::takeBack(const Claim& found, const Identity& identity) {
+bool Records::write(const ClaimRow& found, const store::ClaimRef& claim,
+                    const protocol::Unknown& unknown) {
+  const bool done = Query(sql(Sql::MarkUnknown), found.id, claim.attempt, Text{unknown.error},
+                          in(unknown.reconcile_after), now_.written)
+                        .run() == 1;
+  if (done) {
+    countUnsettled(claim.identity.operation, {.records = 1});
+  }
+  return done;
+}
+
+bool Records::write(const ClaimRow& found, const store::ClaimRef& claim,
+                    const protocol::Released&) {
   if (found.reclaimed) {
-    Query(sql(Sql::Fail), found.id, found.attempt, Text{""}).run();
-    return written(WriteOutcome::Done);
+    Query(sql(Sql::Fail), found.id, claim.attempt, Text{""}).run();
+    return true;
   }
+  Query(sql(Sql::DeleteRecord), found.id, claim.attempt).run();
+  countUse(claim.identity.tenant, -1);
+  return true;
+}
+
+void Records::erase(const ClaimRow& found, const protocol::Identity& identity) {
+  Query(sql(Sql::DeleteResponse), found.id).run();
   Query(sql(Sql::DeleteRecord), found.id, found.attempt).run();
-  operation_use_.emplace_back(identity.tenant, -1);
-  return written(WriteOutcome::Done);
+  countSettled(found, identity.operation);
+  if (found.counted) {
+    countUse(identity.tenant, -1);
+  }
 }
 
-WriteResult Records::run(const ReleaseRequest& request) {
-  const std::optional<Claim> found = findClaim(request.claim);
-  if (!found.has_value()) {
-    return written(WriteOutcome::Done);
-  }
-  if (found->attempt != request.claim.attempt || found->state != RecordState::InProgress) {
-    return written(WriteOutcome::Fenced);
-  }
-  return takeBack(*found, request.claim.identity);
-}
-
-ExtendResult Records::run(const ExtendRequest& request) {
-  ExtendResult results;
-  results.reserve(request.claims.size());
-  for (const ClaimRef& claim : request.claims) {
-    const std::optional<Claim> found = findClaim(claim);
+store::ExtendResult Records::extend(const std::vector<store::ClaimRef>& claims,
+                                    milliseconds lease) {
+  store::ExtendResult results;
+  results.reserve(claims.size());
+  for (const store::ClaimRef& claim : claims) {
+    const std::optional<ClaimRow> found = findClaim(claim);
     const bool ours = found.has_value() && found->attempt == claim.attempt &&
-                      found->state == RecordState::InProgress;
+                      found->state == protocol::RecordState::InProgress;
     const bool extended =
-        ours && Query(sql(Sql::Extend), found->id, claim.attempt, in(request.lease)).run() == 1;
-    results.push_back(written(extended ? WriteOutcome::Done : WriteOutcome::Fenced));
+        ours && Query(sql(Sql::Extend), found->id, claim.attempt, in(lease)).run() == 1;
+    results.push_back(written(extended ? store::WriteOutcome::Done : store::WriteOutcome::Fenced));
   }
   return results;
 }
 
-LookUpResult Records::run(const LookUpRequest& request) {
-  std::optional<Found> found = find(request.identity);
+store::LookUpResult Records::lookUp(const protocol::Identity& identity) {
+  std::optional<RecordRow> found = find(identity);
   if (!found.has_value()) {
-    return Absent{};
+    return store::Absent{};
   }
   return std::move(found->record);
 }
@@ -388,7 +380,7 @@ LookUpResult Records::run(const LookUpRequest& request) {
 std::vector<Records::Due> Records::findDue(Sql which, uint32_t limit) {
   std::vector<Due> all;
   // One more than may be changed tells whether there are more.
-  Query row(sql(which), now_, static_cast<int64_t>(limit) + 1);
+  Query row(sql(which), now_.judges, static_cast<int64_t>(limit) + 1);
   while (row.next()) {
     all.push_back({.id = row.integer(0),
                    .identity = {row.bytes(1), row.bytes(2), row.bytes(3)},
@@ -398,79 +390,86 @@ std::vector<Records::Due> Records::findDue(Sql which, uint32_t limit) {
   return all;
 }
 
-void Records::audit(AuditAction action, const Due* due, uint64_t records) {
-  const std::string_view word = name(action);
+void Records::audit(store::AuditAction action, const Due* due, uint64_t records) {
+  const std::string_view word = store::name(action);
   if (due == nullptr) {
-    Query(sql(Sql::Audit), now_, Text{word}, std::optional<int64_t>(), std::optional<int64_t>(),
-          std::optional<int64_t>(), std::optional<int64_t>(), static_cast<int64_t>(records))
+    Query(sql(Sql::Audit), now_.written, Text{word}, std::optional<int64_t>(),
+          std::optional<int64_t>(), std::optional<int64_t>(), std::optional<int64_t>(),
+          static_cast<int64_t>(records))
         .run();
     return;
   }
-  Query(sql(Sql::Audit), now_, Text{word}, Blob{due->identity.tenant},
+  Query(sql(Sql::Audit), now_.written, Text{word}, Blob{due->identity.tenant},
         Blob{due->identity.operation}, Blob{due->identity.key}, due->attempt,
         static_cast<int64_t>(records))
       .run();
 }
 
-Leadership Records::run(const LeadRequest& request) {
-  const int64_t taken = Query(sql(Sql::Lead), Text{request.owner}, in(request.lease), now_).run();
-  return {.ours = taken == 1 && request.lease > milliseconds(0), .reason = {}};
+store::Leadership Records::lead(std::string_view owner, milliseconds lease) {
+  const int64_t taken = Query(sql(Sql::Lead), Text{owner}, in(lease), now_.judges).run();
+  // Every process comes here every few seconds.
+  Query(sql(Sql::KeepClock), guard_.believed()).run();
+  return {.ours = taken == 1 && lease > milliseconds(0), .reason = {}};
 }
 
-MaintenanceResult Records::run(const SweepRequest& request) {
-  MaintenanceResult result{.ok = true, .reason = {}};
-  std::vector<Due> all = findDue(Sql::FindDeadLeases, request.limit);
-  if (all.size() > request.limit) {
+store::MaintenanceResult Records::sweep(uint32_t limit,
+                                        std::optional<milliseconds> reconcile_after) {
+  store::MaintenanceResult result{.ok = true, .reason = {}};
+  std::vector<Due> all = findDue(Sql::FindDeadLeases, limit);
+  if (all.size() > limit) {
     result.more = true;
-    all.resize(request.limit);
+    all.resize(limit);
   }
   for (const Due& due : all) {
-    if (due.value == static_cast<int64_t>(LeaseExpired::Retry)) {
-      Query(sql(Sql::Fail), due.id, due.attempt, Text{LeaseExpiredError}).run();
-      audit(AuditAction::LeaseToRetry, &due, 1);
+    if (toLeaseExpired(due.value) == protocol::LeaseExpired::Retry) {
+      Query(sql(Sql::Fail), due.id, due.attempt, Text{store::LeaseExpiredError}).run();
+      audit(store::AuditAction::LeaseToRetry, &due, 1);
       ++result.to_retry;
     } else {
-      Query(sql(Sql::MarkUnknown), due.id, due.attempt, Text{LeaseExpiredError},
-            in(request.reconcile_after))
+      Query(sql(Sql::MarkUnknown), due.id, due.attempt, Text{store::LeaseExpiredError},
+            in(reconcile_after), now_.written)
           .run();
-      audit(AuditAction::LeaseToUnknown, &due, 1);
+      countUnsettled(due.identity.operation, {.records = 1});
+      audit(store::AuditAction::LeaseToUnknown, &due, 1);
       ++result.to_unknown;
     }
   }
   return result;
 }
 
-MaintenanceResult Records::run(const ReapRequest& request) {
-  MaintenanceResult result{.ok = true, .reason = {}};
-  std::vector<Due> all = findDue(Sql::FindPastLife, request.limit);
-  if (all.size() > request.limit) {
+store::MaintenanceResult Records::reap(uint32_t limit, bool soft) {
+  if (guard_.doubtsStep()) {
+    return {.ok = false,
+            .reason =
+                "the machine's clock has been set; no record is removed before the new time "
+                "has lasted for ten minutes"};
+  }
+  store::MaintenanceResult result{.ok = true, .reason = {}};
+  std::vector<Due> all = findDue(Sql::FindPastLife, limit);
+  if (all.size() > limit) {
     result.more = true;
-    all.resize(request.limit);
+    all.resize(limit);
   }
   for (const Due& due : all) {
-    if (toState(due.value) == RecordState::Unknown) {
-      Query(sql(Sql::GiveUp), due.id, due.attempt, static_cast<int64_t>(AbandonedStatus),
-            static_cast<int64_t>(Tombstone::Abandoned), now_, Text{AbandonedError})
-          .run();
-      audit(AuditAction::GiveUp, &due, 1);
-      ++result.to_failed;
+    countUse(due.identity.tenant, -1);
+    if (toState(due.value) == protocol::RecordState::Unknown) {
+      Query(sql(Sql::SetAside), due.id, due.attempt, now_.written).run();
       continue;
     }
     Query(sql(Sql::DeleteResponse), due.id).run();
-    if (request.soft) {
-      Query(sql(Sql::Expire), due.id, due.attempt, now_).run();
+    if (soft) {
+      Query(sql(Sql::Expire), due.id, due.attempt, now_.written).run();
       ++result.expired;
     } else {
       Query(sql(Sql::DeleteRecord), due.id, due.attempt).run();
       ++result.deleted;
     }
-    operation_use_.emplace_back(due.identity.tenant, -1);
   }
   if (result.expired > 0) {
-    audit(AuditAction::Expire, nullptr, result.expired);
+    audit(store::AuditAction::Expire, nullptr, result.expired);
   }
   if (result.deleted > 0) {
-    audit(AuditAction::Delete, nullptr, result.deleted);
+    audit(store::AuditAction::Delete, nullptr, result.deleted);
   }
   return result;
 }

@@ -15,7 +15,7 @@ absl::Status failure(const Database& database, std::string_view doing) {
   return absl::UnavailableError(fmt::format("{}: {}", doing, database.message()));
 }
 
-// A file that holds somebody else's tables.
+// Refuses a file that contains tables of another application.
 absl::Status checkOwner(Database& database) {
   const int64_t application = database.askNumber("PRAGMA application_id");
   if (application == ApplicationId) {
@@ -23,9 +23,16 @@ absl::Status checkOwner(Database& database) {
   }
   const int64_t tables = database.askNumber("SELECT count(*) FROM sqlite_schema");
   if (application != 0 || tables != 0) {
-    return absl::FailedPreconditionError("the file is another application's database");
+    return absl::FailedPreconditionError("the file is a database of another application");
   }
   return absl::OkStatus();
+}
+
+absl::Status newerSchema(int64_t version, int known) {
+  return absl::FailedPreconditionError(
+      fmt::format("the schema has version {}, newer than the {} that this build supports; "
+                  "use a newer build",
+                  version, known));
 }
 
 absl::Status apply(Database& database, std::span<const EmbeddedText> migrations) {
@@ -38,15 +45,12 @@ absl::Status apply(Database& database, std::span<const EmbeddedText> migrations)
     return failure(database, "cannot read the schema version");
   }
   if (version > known) {
-    return absl::FailedPreconditionError(
-        fmt::format("the schema has version {}, newer than the {} that this build knows; "
-                    "use the newer build",
-                    version, known));
+    return newerSchema(version, known);
   }
   for (int64_t number = version + 1; number <= known; ++number) {
     const EmbeddedText& migration = migrations[static_cast<size_t>(number - 1)];
     if (!database.run(std::string(migration.text))) {
-      return failure(database, fmt::format("migration {}", migration.name));
+      return failure(database, fmt::format("migration {} failed", migration.name));
     }
   }
   if (version < known) {
@@ -54,7 +58,7 @@ absl::Status apply(Database& database, std::span<const EmbeddedText> migrations)
     database.run(fmt::format("PRAGMA user_version = {}", known));
   }
   if (!database.run("COMMIT")) {
-    return failure(database, "migrations");
+    return failure(database, "migration failed");
   }
   return absl::OkStatus();
 }
@@ -76,6 +80,28 @@ absl::Status migrate(Database& database, std::span<const EmbeddedText> migration
   absl::Status status = apply(database, migrations);
   database.rollBack();
   return status;
+}
+
+absl::Status checkSchema(Database& database) {
+  absl::Status owner = checkOwner(database);
+  const int64_t version = database.askNumber("PRAGMA user_version");
+  if (database.error() != SQLITE_OK) {
+    return failure(database, "cannot read the schema version");
+  }
+  if (!owner.ok()) {
+    return owner;
+  }
+  const int known = knownSchemaVersion();
+  if (version > known) {
+    return newerSchema(version, known);
+  }
+  if (version < known) {
+    return absl::FailedPreconditionError(
+        fmt::format("the schema has version {}, older than the {} that this build needs; start "
+                    "Envoy with the module of this build, which brings the file up to date",
+                    version, known));
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace idempotency::sqlite

@@ -7,27 +7,28 @@
 #include "source/store/sqlite/batch_runner.h"
 #include "source/store/sqlite/operation.h"
 #include "source/store/sqlite/operation_queue.h"
+#include "source/store/sqlite/records.h"
 
-namespace idempotency {
+namespace idempotency::sqlite {
 namespace {
 
-using sqlite::BatchRunner;
-using sqlite::ClaimOperation;
-using sqlite::LookUpOperation;
-using sqlite::Operation;
-using sqlite::OperationQueue;
-using sqlite::TypedOperation;
-
 // What a caller's strings take, besides the operation itself.
-size_t bytesOf(const Identity& identity) {
+size_t bytesOf(const protocol::Identity& identity) {
   return identity.tenant.size() + identity.operation.size() + identity.key.size();
 }
-size_t bytesOf(const ClaimRef& claim) {
+size_t bytesOf(const store::ClaimRef& claim) {
   return bytesOf(claim.identity);
 }
 
-void runIo(OperationQueue& queue, const std::string& path) {
-  BatchRunner runner(path, [&queue](Deadline until) { return queue.isAwaited(until); });
+std::unique_ptr<Operation> lookUpOperation(protocol::Identity identity, store::Deadline deadline,
+                                           std::function<void(store::LookUpResult)> done) {
+  const size_t bytes = sizeof(LookUpOperation) + bytesOf(identity);
+  return std::make_unique<LookUpOperation>(deadline, bytes, std::move(identity), std::move(done));
+}
+
+void runIo(OperationQueue& queue, const std::string& path, const Uptime& uptime) {
+  BatchRunner runner(
+      path, [&queue](store::Deadline until) { return queue.isAwaited(until); }, uptime);
   runner.prepare();
   const BatchRunner::More more = [&queue] { return queue.takeMore(); };
   for (;;) {
@@ -35,41 +36,46 @@ void runIo(OperationQueue& queue, const std::string& path) {
     if (batch.empty()) {
       return;
     }
-    queue.finish(runner.run(std::move(batch), more));
+    const BatchRunner::Done done = runner.run(std::move(batch), more);
+    queue.finish(done.over, done.succeeded);
     runner.tidy();
   }
 }
 
-template <typename Result, typename Request>
-void submit(OperationQueue& queue, Operation::Kind kind, Request request, size_t bytes,
-            Deadline deadline, std::function<void(Result)> done) {
-  using Typed = TypedOperation<Request, Result>;
-  queue.submit(std::make_unique<Typed>(kind, deadline, sizeof(Typed) + bytes, std::move(request),
+// `bytes`: what `call` holds besides itself.
+template <typename Result, typename Call>
+void submit(OperationQueue& queue, Operation::Kind kind, size_t bytes, store::Deadline deadline,
+            Call call, std::function<void(Result)> done) {
+  using Typed = CallOperation<Result, Call>;
+  queue.submit(std::make_unique<Typed>(kind, deadline, sizeof(Typed) + bytes, std::move(call),
                                        std::move(done)));
 }
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<SqliteStore>> SqliteStore::create(const SqliteSettings& settings,
-                                                                 const LimitSettings& limits) {
+absl::StatusOr<std::unique_ptr<SqliteStore>> SqliteStore::create(
+    const protocol::SqliteSettings& settings, const protocol::LimitSettings& limits,
+    const Uptime& uptime) {
   if (settings.path.empty() || settings.path.front() != '/') {
     return absl::InvalidArgumentError(
         fmt::format("the path of an SQLite store must be absolute: \"{}\"", settings.path));
   }
   if (settings.path.find('\0') != std::string::npos) {
-    return absl::InvalidArgumentError("the path of an SQLite store must not hold a NUL");
+    return absl::InvalidArgumentError("the path of an SQLite store must not contain a NUL");
   }
-  auto store = std::unique_ptr<SqliteStore>(new SqliteStore(settings, limits));
+  auto store = std::unique_ptr<SqliteStore>(new SqliteStore(settings, limits, uptime));
   if (!store->store_thread_.joinable()) {
-    return absl::ResourceExhaustedError("no thread can be started for the SQLite store");
+    return absl::ResourceExhaustedError("cannot start a thread for the SQLite store");
   }
   return store;
 }
 
-SqliteStore::SqliteStore(const SqliteSettings& settings, const LimitSettings& limits)
+SqliteStore::SqliteStore(const protocol::SqliteSettings& settings,
+                         const protocol::LimitSettings& limits, const Uptime& uptime)
     : queue_(std::make_unique<OperationQueue>(limits)) {
   try {
-    io_thread_ = std::thread([queue = queue_.get(), path = settings.path] { runIo(*queue, path); });
+    io_thread_ = std::thread(
+        [queue = queue_.get(), path = settings.path, uptime] { runIo(*queue, path, uptime); });
     store_thread_ = std::thread([queue = queue_.get()] { queue->serve(); });
   } catch (const std::system_error&) {
     // create() looks for it.
@@ -86,82 +92,84 @@ SqliteStore::~SqliteStore() {
   }
 }
 
-void SqliteStore::claim(ClaimRequest request, Deadline deadline,
-                        std::function<void(ClaimResult)> done) {
+void SqliteStore::claim(store::ClaimRequest request, store::Deadline deadline,
+                        std::function<void(store::ClaimResult)> done) {
   const size_t bytes =
       sizeof(ClaimOperation) + bytesOf(request.identity) + request.fingerprint.size();
-  queue_->submit(std::make_unique<ClaimOperation>(Operation::Kind::Claim, deadline, bytes,
-                                                  std::move(request), std::move(done)));
+  queue_->submit(
+      std::make_unique<ClaimOperation>(deadline, bytes, std::move(request), std::move(done)));
 }
 
-void SqliteStore::abandon(ClaimRef claim) {
+void SqliteStore::abandon(store::ClaimRef claim) {
   queue_->abandon(std::move(claim));
 }
 
-void SqliteStore::complete(CompleteRequest request, Deadline deadline,
-                           std::function<void(WriteResult)> done) {
-  const size_t bytes = bytesOf(request.claim) + request.response.size();
-  submit(*queue_, Operation::Kind::Write, std::move(request), bytes, deadline, std::move(done));
+void SqliteStore::settle(store::ClaimRef claim, protocol::Ending ending, store::Deadline deadline,
+                         std::function<void(store::WriteResult)> done) {
+  const size_t bytes = bytesOf(claim) + protocol::bytesOf(ending);
+  submit(
+      *queue_, Operation::Kind::Write, bytes, deadline,
+      [claim = std::move(claim), ending = std::move(ending)](Records& records) {
+        return records.settle(claim, ending);
+      },
+      std::move(done));
 }
 
-void SqliteStore::fail(FailRequest request, Deadline deadline,
-                       std::function<void(WriteResult)> done) {
-  const size_t bytes = bytesOf(request.claim) + request.error.size();
-  submit(*queue_, Operation::Kind::Write, std::move(request), bytes, deadline, std::move(done));
-}
-
-void SqliteStore::release(ClaimRef claim, Deadline deadline,
-                          std::function<void(WriteResult)> done) {
-  const size_t bytes = bytesOf(claim);
-  submit(*queue_, Operation::Kind::Write, sqlite::ReleaseRequest{std::move(claim)}, bytes, deadline,
-         std::move(done));
-}
-
-void SqliteStore::markUnknown(UnknownRequest request, Deadline deadline,
-                              std::function<void(WriteResult)> done) {
-  const size_t bytes = bytesOf(request.claim) + request.error.size();
-  submit(*queue_, Operation::Kind::Write, std::move(request), bytes, deadline, std::move(done));
-}
-
-void SqliteStore::extend(std::vector<ClaimRef> claims, std::chrono::milliseconds lease,
-                         Deadline deadline, std::function<void(ExtendResult)> done) {
-  size_t bytes = claims.size() * sizeof(ClaimRef);
-  for (const ClaimRef& claim : claims) {
+void SqliteStore::extend(std::vector<store::ClaimRef> claims, std::chrono::milliseconds lease,
+                         store::Deadline deadline, std::function<void(store::ExtendResult)> done) {
+  size_t bytes = sizeof(ExtendOperation) + claims.size() * sizeof(store::ClaimRef);
+  for (const store::ClaimRef& claim : claims) {
     bytes += bytesOf(claim);
   }
-  submit(*queue_, Operation::Kind::Write, sqlite::ExtendRequest{std::move(claims), lease}, bytes,
-         deadline, std::move(done));
-}
-
-void SqliteStore::lookUp(Identity identity, Deadline deadline,
-                         std::function<void(LookUpResult)> done) {
-  const size_t bytes = sizeof(LookUpOperation) + bytesOf(identity);
-  queue_->submit(std::make_unique<LookUpOperation>(Operation::Kind::LookUp, deadline, bytes,
-                                                   sqlite::LookUpRequest{std::move(identity)},
+  queue_->submit(std::make_unique<ExtendOperation>(deadline, bytes, std::move(claims), lease,
                                                    std::move(done)));
 }
 
-StoreStatus SqliteStore::status() const {
+void SqliteStore::lookUp(protocol::Identity identity, store::Deadline deadline,
+                         std::function<void(store::LookUpResult)> done) {
+  queue_->submit(lookUpOperation(std::move(identity), deadline, std::move(done)));
+}
+
+void SqliteStore::lookUpMany(std::vector<protocol::Identity> identities, store::Deadline deadline,
+                             store::LookUpManyCallback done) {
+  const auto each = std::make_shared<const store::LookUpManyCallback>(std::move(done));
+  std::vector<std::unique_ptr<Operation>> operations;
+  operations.reserve(identities.size());
+  for (size_t i = 0; i < identities.size(); ++i) {
+    operations.push_back(
+        lookUpOperation(std::move(identities[i]), deadline,
+                        [each, i](store::LookUpResult result) { (*each)(i, std::move(result)); }));
+  }
+  queue_->submitAll(std::move(operations));
+}
+
+store::StoreStatus SqliteStore::status() const {
   return queue_->status();
 }
 
-void SqliteStore::lead(std::string owner, std::chrono::milliseconds lease, Deadline deadline,
-                       std::function<void(Leadership)> done) {
+void SqliteStore::lead(std::string owner, std::chrono::milliseconds lease, store::Deadline deadline,
+                       std::function<void(store::Leadership)> done) {
   const size_t bytes = owner.size();
-  submit(*queue_, Operation::Kind::Maintenance, sqlite::LeadRequest{std::move(owner), lease}, bytes,
-         deadline, std::move(done));
+  submit(
+      *queue_, Operation::Kind::Maintenance, bytes, deadline,
+      [owner = std::move(owner), lease](Records& records) { return records.lead(owner, lease); },
+      std::move(done));
 }
 
 void SqliteStore::sweep(uint32_t limit, std::optional<std::chrono::milliseconds> reconcile_after,
-                        Deadline deadline, std::function<void(MaintenanceResult)> done) {
-  submit(*queue_, Operation::Kind::Maintenance, sqlite::SweepRequest{limit, reconcile_after}, 0,
-         deadline, std::move(done));
+                        store::Deadline deadline,
+                        std::function<void(store::MaintenanceResult)> done) {
+  submit(
+      *queue_, Operation::Kind::Maintenance, 0, deadline,
+      [limit, reconcile_after](Records& records) { return records.sweep(limit, reconcile_after); },
+      std::move(done));
 }
 
-void SqliteStore::reap(uint32_t limit, bool soft, Deadline deadline,
-                       std::function<void(MaintenanceResult)> done) {
-  submit(*queue_, Operation::Kind::Maintenance, sqlite::ReapRequest{limit, soft}, 0, deadline,
-         std::move(done));
+void SqliteStore::reap(uint32_t limit, bool soft, store::Deadline deadline,
+                       std::function<void(store::MaintenanceResult)> done) {
+  submit(
+      *queue_, Operation::Kind::Maintenance, 0, deadline,
+      [limit, soft](Records& records) { return records.reap(limit, soft); }, std::move(done));
 }
 
-}  // namespace idempotency
+}  // namespace idempotency::sqlite

@@ -20,9 +20,9 @@ constexpr size_t RequestHeaders = 0;
 constexpr size_t BufferedRequest = 1;
 constexpr LocalReply DeniedBefore{.code = 403, .details = "ext_authz_denied", .attempts = 0};
 
-Attempt attemptIn(const Message& message) {
+protocol::Attempt attemptIn(const Message& message) {
   const std::string text = message.header("idempotency-attempt");
-  Attempt attempt = 0;
+  protocol::Attempt attempt = 0;
   std::from_chars(text.data(), text.data() + text.size(), attempt);
   return attempt;
 }
@@ -208,7 +208,7 @@ void Exchange::depart(const char* details, bool late) {
   if (over_) {
     return;
   }
-  endAttempt(Truth::Lost);
+  endAttemptCut();
   setDetails(details, received_.begun ? 1 : 0);
   over_ = true;
   act([&] {

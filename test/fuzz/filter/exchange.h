@@ -26,7 +26,7 @@ public:
     const ConfigPlan* config_plan = nullptr;
     const fake::Route* route = nullptr;
     Ledger* ledger = nullptr;
-    StoreTime came{};  // By the store's clock.
+    store::StoreTime came{};  // By the store's clock.
     // Whether the store has failed somebody so far, or somebody was too slow for it.
     const bool* troubled = nullptr;
     // Whether there are as many others now as the limits of the config allow.
@@ -34,9 +34,9 @@ public:
   };
   // A request that comes again because Envoy follows a redirect.
   struct Redirect {
-    FieldList headers;
+    protocol::FieldList headers;
     std::string body;
-    Attempt attempt = 0;
+    protocol::Attempt attempt = 0;
     const RoutePlan* claim_route = nullptr;
   };
 
@@ -98,14 +98,17 @@ private:
   // The stream is over, for the client too.
   void finish();
 
-  void giveHeaders(const FieldList& headers, bool end);
+  void giveHeaders(const protocol::FieldList& headers, bool end);
   void giveBody(const std::string& chunk, bool end);
-  void giveTrailers(const FieldList& trailers);
+  void giveTrailers(const protocol::FieldList& trailers);
   void giveEnd();
   void endAttempt(Truth truth, std::optional<WholeAnswer> answer = std::nullopt);
   void endAttemptLocally(const LocalReply& reply);
+  void endAttemptCut();
   int judgedStatus() const;
+  bool isSilent() const;
   WholeAnswer wholeAnswer() const;
+  WholeAnswer partOfAnswer(protocol::Tombstone tombstone) const;
   void setDetails(const std::string& details, uint64_t attempts, uint64_t flags = 0);
 
   // What must hold.
@@ -115,8 +118,8 @@ private:
   void checkAnswer() const;
   void checkStored() const;
   void checkReply() const;
-  void checkProblem(Problem problem) const;
-  bool mayRefuse(Problem problem) const;
+  void checkProblem(protocol::Problem problem) const;
+  bool mayRefuse(protocol::Problem problem) const;
   std::string text() const;
   std::string outcome() const;
 
@@ -132,7 +135,7 @@ private:
   const UpstreamHead* head_ = nullptr;  // Of given_, if it is not in place of the upstream's.
   const LocalReply* router_reply_ = nullptr;
   const RoutePlan* claim_route_ = nullptr;
-  Attempt attempt_ = 0;  // Under which it runs; 0: none.
+  protocol::Attempt attempt_ = 0;  // Under which it runs; 0: none.
   bool attempt_ended_ = false;
   bool unprotected_ = false;    // It went on although it should have been claimed.
   bool early_headers_ = false;  // The client got them before the answer's end was there.
@@ -144,7 +147,7 @@ private:
   int inside_ = 0;  // How many calls of the filter to Envoy.
   size_t pieces_ = 0;
   int status_ = 0;
-  Deadline whole_since_{};  // When the end of the answer was given.
+  store::Deadline whole_since_{};  // When the end of the answer was given.
 };
 
 // Here, since two files use it.

@@ -26,8 +26,11 @@ void Exchange::answerHeaders(const UpstreamHead& head, bool end) {
   }
   head_ = &head;
   known_endless_ = head.endless && !end;
-  FieldList headers = {{":status", fmt::format("{}", head.status)},
-                       {ExecutionHeader, fmt::format("{}", place_.number)}};
+  const bool by_proxy = head.proxy_text != nullptr;
+  protocol::FieldList headers = {{":status", fmt::format("{}", head.status)}};
+  if (!by_proxy) {
+    headers.emplace_back(ExecutionHeader, fmt::format("{}", place_.number));
+  }
   for (const UpstreamField& field : head.fields) {
     headers.emplace_back(field.name, field.value);
   }
@@ -35,7 +38,12 @@ void Exchange::answerHeaders(const UpstreamHead& head, bool end) {
   if (head.foreign) {
     endAttempt(Truth::Lost);
   }
-  giveHeaders(headers, end);
+  // A proxy's answer comes in one piece.
+  const std::string text = by_proxy ? head.proxy_text : "";
+  giveHeaders(headers, by_proxy ? text.empty() : end);
+  if (!over_ && !text.empty()) {
+    giveBody(text, true);
+  }
 }
 
 void Exchange::answerBody(size_t piece, bool end) {
@@ -50,7 +58,7 @@ void Exchange::answerTrailers(size_t which) {
   }
 }
 
-void Exchange::giveHeaders(const FieldList& headers, bool end) {
+void Exchange::giveHeaders(const protocol::FieldList& headers, bool end) {
   given_.begun = true;
   given_.headers = headers;
   if (end) {
@@ -78,7 +86,7 @@ void Exchange::giveBody(const std::string& chunk, bool end) {
   });
 }
 
-void Exchange::giveTrailers(const FieldList& trailers) {
+void Exchange::giveTrailers(const protocol::FieldList& trailers) {
   given_.trailers = trailers;
   giveEnd();
   act([&] {
@@ -143,15 +151,32 @@ void Exchange::endAttempt(Truth truth, std::optional<WholeAnswer> answer) {
 
 void Exchange::endAttemptLocally(const LocalReply& reply) {
   if (reply.cut_by_envoy && head_ != nullptr) {
-    WholeAnswer answer;
-    answer.judged_status = head_->status;
-    answer.attempts = reply.attempts;
-    answer.response.status = head_->status;
-    answer.tombstone =
-        claim_route_ != nullptr && claim_route_->secret ? Tombstone::Secret : Tombstone::TooLarge;
+    WholeAnswer answer = partOfAnswer(protocol::Tombstone::TooLarge);
+    answer.sent_before = reply.attempts > 1 || head_->sent_before;
     return endAttempt(Truth::CutByEnvoy, answer);
   }
-  endAttempt(reply.never_sent && !given_.begun ? Truth::NeverSent : Truth::Lost);
+  if (reply.never_sent && !given_.begun) {
+    return endAttempt(Truth::NeverSent);
+  }
+  endAttemptCut();
+}
+
+// The stream ends before the answer does, if there is one.
+void Exchange::endAttemptCut() {
+  if (head_ != nullptr && head_->declared != Declared::Nothing) {
+    return endAttempt(Truth::CutShort, partOfAnswer(protocol::Tombstone::Unstorable));
+  }
+  endAttempt(Truth::Lost);
+}
+
+WholeAnswer Exchange::partOfAnswer(protocol::Tombstone tombstone) const {
+  WholeAnswer answer;
+  answer.judged_status = head_->status;
+  answer.declared = head_->declared;
+  answer.response.status = head_->status;
+  answer.tombstone =
+      claim_route_ != nullptr && claim_route_->secret ? protocol::Tombstone::Secret : tombstone;
+  return answer;
 }
 
 // gRPC answers 200 and tells its own status in the trailers, or in the headers.
@@ -165,20 +190,33 @@ int Exchange::judgedStatus() const {
   return (in_trailers.empty() ? head_->grpc : in_trailers) == "14" ? 503 : head_->status;
 }
 
+bool Exchange::isSilent() const {
+  Message trailers;
+  trailers.headers = given_.trailers;
+  return given_.header("content-type") == "application/grpc" && *head_->grpc == '\0' &&
+         trailers.header("grpc-status").empty();
+}
+
 WholeAnswer Exchange::wholeAnswer() const {
   WholeAnswer answer;
   answer.judged_status = judgedStatus();
-  answer.attempts = head_->attempts;
+  answer.declared = head_->declared;
+  answer.by_proxy = head_->proxy_text != nullptr;
+  answer.not_reached = head_->not_reached;
+  answer.sent_before = head_->attempts > 1 || head_->sent_before;
+  answer.silent = isSilent();
   if (claim_route_ != nullptr && claim_route_->secret) {
-    answer.tombstone = Tombstone::Secret;
+    answer.tombstone = protocol::Tombstone::Secret;
   } else if (claim_route_ != nullptr &&
              (known_endless_ || given_.body.size() > claim_route_->max_response)) {
-    answer.tombstone = Tombstone::TooLarge;
+    answer.tombstone = protocol::Tombstone::TooLarge;
   } else if (head_->unstorable) {
-    answer.tombstone = Tombstone::Unstorable;
+    answer.tombstone = protocol::Tombstone::Unstorable;
   }
   answer.response.status = head_->status;
-  answer.response.headers.emplace_back(ExecutionHeader, fmt::format("{}", place_.number));
+  if (!answer.by_proxy) {
+    answer.response.headers.emplace_back(ExecutionHeader, fmt::format("{}", place_.number));
+  }
   for (const UpstreamField& field : head_->fields) {
     if (field.stored) {
       answer.response.headers.emplace_back(field.name, field.value);

@@ -21,7 +21,7 @@ std::string Exchange::outcome() const {
 }
 
 bool Exchange::isUnprotectedAllowed() const {
-  return plan_.route->fails_open && (*place_.troubled || place_.crowded());
+  return plan_.route->fails_open && *place_.troubled;
 }
 
 void Exchange::checkMayGoOn() const {
@@ -58,8 +58,9 @@ void Exchange::checkAnswer() const {
   if (attempt_ == 0) {
     return;
   }
-  if (!got_.header("idempotent-replayed").empty() || !got_.header("idempotency-enforced").empty()) {
-    violated(fmt::format("{} gets a mark that only the filter may write", text()));
+  if (!got_.header("idempotent-replayed").empty() || !got_.header("idempotency-enforced").empty() ||
+      !got_.header("idempotency-outcome").empty()) {
+    violated(fmt::format("{} gets a mark that is not for clients", text()));
   }
   checkStored();
 }
@@ -93,45 +94,57 @@ void Exchange::checkReply() const {
     }
     return ledger_.checkReplay(claimant_, reply);
   }
-  const auto texts = problemTexts();
-  const auto found = std::find_if(texts.begin(), texts.end(), [&](const ProblemText& problem) {
-    return problem.code == reply.details;
-  });
+  const auto texts = protocol::problemTexts();
+  const auto found = std::find_if(
+      texts.begin(), texts.end(),
+      [&](const protocol::ProblemText& problem) { return problem.code == reply.details; });
   if (found == texts.end()) {
     violated(fmt::format("{} is answered with {}", text(), reply.details));
   }
   checkProblem(found->problem);
 }
 
-void Exchange::checkProblem(Problem problem) const {
+void Exchange::checkProblem(protocol::Problem problem) const {
   if (plan_.refusal.has_value() ? problem != *plan_.refusal
                                 : !plan_.covered || !mayRefuse(problem)) {
-    violated(fmt::format("{} is refused without a reason: {}", text(), problemCode(problem)));
+    violated(
+        fmt::format("{} is refused without a reason: {}", text(), protocol::problemCode(problem)));
   }
 }
 
-bool Exchange::mayRefuse(Problem problem) const {
+bool Exchange::mayRefuse(protocol::Problem problem) const {
   switch (problem) {
-    case Problem::RequestTooLarge:
+    case protocol::Problem::RequestTooLarge:
       return sent_.body.size() > plan_.route->max_request;
-    case Problem::StoreUnavailable:
-      return !plan_.route->fails_open && (*place_.troubled || place_.crowded());
-    case Problem::QuotaExceeded:
+    case protocol::Problem::StoreUnavailable:
+      return !plan_.route->fails_open && *place_.troubled;
+    case protocol::Problem::Overloaded:
+      return place_.crowded();
+    case protocol::Problem::QuotaExceeded:
       return place_.config_plan->most_in_flight > 0;
-    case Problem::KeyReused:
-    case Problem::InProgress:
-    case Problem::Accepted:
-    case Problem::OutcomeUnknown:
-    case Problem::ResponseUnavailable:
-    case Problem::KeyExpired:
+    case protocol::Problem::KeyReused:
+    case protocol::Problem::InProgress:
+    case protocol::Problem::Accepted:
+    case protocol::Problem::OutcomeUnknown:
+    case protocol::Problem::ResponseUnavailable:
+    case protocol::Problem::KeyExpired:
       return ledger_.hasReason(claimant_, problem);
-    case Problem::KeyMissing:
-    case Problem::KeyInvalid:
-    case Problem::TenantMissing:
-    case Problem::RequestTooOld:
-    case Problem::RecordUnreadable:
-    case Problem::ConfigInvalid:
-    case Problem::UpgradeRefused:
+    case protocol::Problem::UnknownExpired:
+    case protocol::Problem::KeyMissing:
+    case protocol::Problem::KeyInvalid:
+    case protocol::Problem::TenantMissing:
+    case protocol::Problem::RequestTooOld:
+    case protocol::Problem::RecordUnreadable:
+    case protocol::Problem::ConfigInvalid:
+    case protocol::Problem::UpgradeRefused:
+    case protocol::Problem::ExpectationFailed:
+    // The plays have no detached runs.
+    case protocol::Problem::DetachedUnavailable:
+    case protocol::Problem::DetachedTimeout:
+    case protocol::Problem::DetachedLost:
+    case protocol::Problem::Asynchronous:
+    case protocol::Problem::RunNotFound:
+    case protocol::Problem::RunNotCompleted:
       break;
   }
   return false;

@@ -6,23 +6,23 @@
 #include <fmt/format.h>
 #include <utility>
 
-#include "source/protocol/stored_response.h"
-#include "source/protocol/transitions.h"
+#include "source/message/stored_response.h"
+#include "test/support/transitions.h"
 
 namespace idempotency::fuzz {
 namespace {
 
 using End = test::ExecutionLog::End;
 
-std::string_view stateName(const Record* record) {
-  return record == nullptr ? "absent" : name(record->state);
+std::string_view stateName(const store::Record* record) {
+  return record == nullptr ? "absent" : idempotency::name(record->state);
 }
 
-const Record* pointer(const std::optional<Record>& record) {
+const store::Record* pointer(const std::optional<store::Record>& record) {
   return record.has_value() ? &*record : nullptr;
 }
 
-std::string fieldOf(const FieldList& fields, std::string_view name) {
+std::string fieldOf(const protocol::FieldList& fields, std::string_view name) {
   const auto found = std::find_if(fields.begin(), fields.end(),
                                   [&](const auto& field) { return field.first == name; });
   return found == fields.end() ? "" : found->second;
@@ -48,7 +48,7 @@ const Claimant* Ledger::actsFor(const Claimant* who) {
   return std::exchange(acting_, who);
 }
 
-void Ledger::onAttempt(Attempt attempt) {
+void Ledger::onAttempt(protocol::Attempt attempt) {
   if (acting_ != nullptr) {
     runs_[attempt].who = *acting_;
   }
@@ -58,7 +58,7 @@ std::string Ledger::lifeName(const Run& run) {
   return fmt::format("{} in life {}", run.who.identity.key, run.life);
 }
 
-void Ledger::begins(Attempt attempt, uint64_t exchange) {
+void Ledger::begins(protocol::Attempt attempt, uint64_t exchange) {
   const auto found = runs_.find(attempt);
   if (found == runs_.end() || !found->second.claimed) {
     violated(fmt::format("request {} goes on without a durable claim", exchange));
@@ -89,32 +89,34 @@ void Ledger::beginsTooLate(Run& run, uint64_t exchange) {
   }
 }
 
-void Ledger::goesOn(Attempt attempt, uint64_t exchange) {
+void Ledger::goesOn(protocol::Attempt attempt, uint64_t exchange) {
   Run& run = runs_.at(attempt);
   run.who.exchange = exchange;
-  run.truth = Truth::Running;
+  run.sent_on = true;
 }
 
-void Ledger::ends(Attempt attempt, Truth truth, std::optional<WholeAnswer> answer) {
+void Ledger::ends(protocol::Attempt attempt, Truth truth, std::optional<WholeAnswer> answer) {
   Run& run = runs_.at(attempt);
-  run.truth = truth;
+  run.truth = run.sent_on && truth == Truth::NeverSent ? Truth::Lost : truth;
   run.answer = std::move(answer);
-  const bool may_run_again = allowsRelease(truth, run.answer) || allowsFailure(truth, run.answer);
-  log_.end(lifeName(run), run.execution, may_run_again ? End::Retryable : End::Final);
+  if (run.sent_on && run.answer.has_value()) {
+    run.answer->sent_before = true;
+  }
+  log_.end(lifeName(run), run.execution, verdictsOf(run).frees() ? End::Retryable : End::Final);
 }
 
 // --- Records
 
-std::optional<Record> Ledger::find(const Identity& identity) const {
-  LookUpResult result = database_.lookUp(identity);
-  auto* const found = std::get_if<Record>(&result);
+std::optional<store::Record> Ledger::find(const protocol::Identity& identity) const {
+  store::LookUpResult result = database_.lookUp(identity);
+  auto* const found = std::get_if<store::Record>(&result);
   return found == nullptr ? std::nullopt : std::optional(std::move(*found));
 }
 
 void Ledger::look() {
   ++looks_;
   for (auto& [identity, history] : histories_) {
-    std::optional<Record> now = find(identity);
+    std::optional<store::Record> now = find(identity);
     compare(identity, history, now);
     if (now.has_value()) {
       note(history, *now);
@@ -123,38 +125,39 @@ void Ledger::look() {
   }
 }
 
-void Ledger::note(History& history, const Record& now) const {
+void Ledger::note(History& history, const store::Record& now) const {
   history.held_by[now.attempt] = looks_;
   if (now.past_life) {
     history.past_life = looks_;
   }
   switch (now.state) {
-    case RecordState::InProgress:
+    case protocol::RecordState::InProgress:
       (now.lease_alive ? history.in_progress : history.unknown) = looks_;
       return;
-    case RecordState::Unknown:
+    case protocol::RecordState::Unknown:
       history.unknown = looks_;
       return;
-    case RecordState::Completed:
+    case protocol::RecordState::Completed:
       if (!now.response.has_value()) {
         history.without_response = looks_;
       }
       return;
-    case RecordState::FailedRetryable:
-    case RecordState::Expired:
+    case protocol::RecordState::FailedRetryable:
+    case protocol::RecordState::Expired:
       return;
   }
 }
 
-void Ledger::compare(const Identity& identity, History& history, const std::optional<Record>& now) {
-  const std::optional<Record>& before = history.seen;
+void Ledger::compare(const protocol::Identity& identity, History& history,
+                     const std::optional<store::Record>& now) {
+  const std::optional<store::Record>& before = history.seen;
   if (now.has_value() && (!before.has_value() || before->attempt != now->attempt)) {
     const auto run = runs_.find(now->attempt);
     if (run == runs_.end() || run->second.who.identity != identity || run->second.claimed) {
       violated(fmt::format("{} has an attempt that nobody asked for", identity.key));
     }
     onClaimed(history, *now);
-    if (now->state != RecordState::InProgress) {  // Claimed and ended in one step.
+    if (now->state != protocol::RecordState::InProgress) {  // Claimed and ended in one step.
       onEnded(history, run->second, true, &*now);
     }
   } else if (before.has_value() && (!now.has_value() || before->state != now->state)) {
@@ -162,12 +165,12 @@ void Ledger::compare(const Identity& identity, History& history, const std::opti
   }
 }
 
-void Ledger::onClaimed(History& history, const Record& now) {
+void Ledger::onClaimed(History& history, const store::Record& now) {
   Run& run = runs_.at(now.attempt);
   if (history.seen.has_value()) {
     checkReclaim(run, *history.seen);
   }
-  const StoreTime time = database_.now();
+  const store::StoreTime time = database_.now();
   if (now.expires_at != time + Life) {
     violated("a claim does not live as long as its policy says");
   }
@@ -181,27 +184,29 @@ void Ledger::onClaimed(History& history, const Record& now) {
   run.expires_at = now.expires_at;
 }
 
-void Ledger::checkReclaim(const Run& run, const Record& before) {
+void Ledger::checkReclaim(const Run& run, const store::Record& before) {
   Run& earlier = runs_.at(before.attempt);
   const std::string& key = run.who.identity.key;
   const bool same = sameRequest(run.who.request, earlier.who.request);
   const bool past_life = before.expires_at <= database_.now();
   switch (before.state) {
-    case RecordState::Unknown:
+    case protocol::RecordState::Unknown:
       violated(fmt::format("{} is claimed although its outcome is unknown", key));
-    case RecordState::Completed:
-    case RecordState::Expired:
+    case protocol::RecordState::Completed:
+    case protocol::RecordState::Expired:
       if (!past_life || run.who.route->gone) {
         violated(fmt::format("{} is claimed although it is completed", key));
       }
       break;
-    case RecordState::FailedRetryable:
+    case protocol::RecordState::FailedRetryable:
       if (!past_life && !same) {
         violated(fmt::format("{} is claimed by another request", key));
       }
       break;
-    case RecordState::InProgress:
-      if (before.lease_alive || !run.who.route->retries_lease || !same) {
+    case protocol::RecordState::InProgress:
+      // Routes share an operation: the earlier request may have come by another one.
+      if (before.lease_alive || !earlier.who.route->retries_lease ||
+          !run.who.route->retries_lease || !same) {
         violated(fmt::format("{} is claimed although another request holds it", key));
       }
       earlier.over = true;
@@ -211,47 +216,53 @@ void Ledger::checkReclaim(const Run& run, const Record& before) {
   }
 }
 
-void Ledger::onMoved(History& history, const Record& before, const Record* now) {
+void Ledger::onMoved(History& history, const store::Record& before, const store::Record* now) {
   const bool past_life = before.expires_at <= database_.now();
   switch (before.state) {
-    case RecordState::InProgress:
+    case protocol::RecordState::InProgress:
       return onEnded(history, runs_.at(before.attempt), before.lease_alive, now);
-    case RecordState::Completed:
-    case RecordState::FailedRetryable:
-      if (past_life && (now == nullptr || now->state == RecordState::Expired)) {
+    case protocol::RecordState::Completed:
+    case protocol::RecordState::FailedRetryable:
+      if (past_life && (now == nullptr || now->state == protocol::RecordState::Expired)) {
         return;
       }
       break;
-    case RecordState::Unknown:
-      if (past_life && now != nullptr && now->tombstone == Tombstone::Abandoned) {
-        return;
+    case protocol::RecordState::Unknown:  // Time does not settle it, only the attempt's own result
+                                          // does.
+      if (now != nullptr && now->state == protocol::RecordState::Completed) {
+        return onSettledLate(history, runs_.at(before.attempt), *now);
       }
       break;
-    case RecordState::Expired:
+    case protocol::RecordState::Expired:
       if (now == nullptr) {
         return;
       }
       break;
   }
-  violated(fmt::format("a record went from {} to {}", name(before.state), stateName(now)));
+  violated(
+      fmt::format("a record went from {} to {}", idempotency::name(before.state), stateName(now)));
 }
 
 // The attempt is over: what is written must be what happened, unless its lease ran out.
-void Ledger::onEnded(History& history, Run& run, bool lease_alive, const Record* now) {
+void Ledger::onEnded(History& history, Run& run, bool lease_alive, const store::Record* now) {
   run.over = true;
+  const Verdicts may = verdictsOf(run);
   if (now == nullptr) {
-    run.settled = allowsRelease(run.truth, run.answer);
-  } else if (now->state == RecordState::FailedRetryable) {
-    run.settled = allowsRelease(run.truth, run.answer) || allowsFailure(run.truth, run.answer);
+    run.settled = may.release;
+  } else if (now->state == protocol::RecordState::FailedRetryable) {
+    run.settled = may.frees();
     run.lost = !run.settled && !lease_alive && run.who.route->retries_lease;
     if (run.lost) {
       excuse(run);
     }
-  } else if (now->state == RecordState::Unknown) {
-    run.settled = allowsUnknown(run.truth, run.answer);
+  } else if (now->state == protocol::RecordState::Unknown) {
+    run.settled = may.unknown;
     run.lost = !run.settled && !lease_alive;
-  } else if (now->state == RecordState::Completed) {
-    run.settled = allowsCompletion(run.truth, run.answer);
+  } else if (now->state == protocol::RecordState::Completed) {
+    run.settled = may.completion;
+    if (run.expires_at <= database_.now()) {
+      onRenewed(history, run, *now);
+    }
     checkCompleted(history, run, *now);
   }
   if (!run.settled && !run.lost) {
@@ -260,7 +271,27 @@ void Ledger::onEnded(History& history, Run& run, bool lease_alive, const Record*
   }
 }
 
-void Ledger::checkCompleted(History& history, Run& run, const Record& now) {
+// The attempt was taken for dead, and its result came after all.
+void Ledger::onSettledLate(History& history, Run& run, const store::Record& now) {
+  if (!verdictsOf(run).completion) {
+    violated(fmt::format("{}: an unknown outcome becomes a result, and the attempt is {}",
+                         run.who.identity.key, name(run.truth)));
+  }
+  run.settled = true;
+  run.lost = false;
+  onRenewed(history, run, now);
+  checkCompleted(history, run, now);
+}
+
+void Ledger::onRenewed(History& history, Run& run, const store::Record& now) const {
+  if (now.expires_at != database_.now() + Life) {
+    violated("a record that is settled late does not live from then on");
+  }
+  run.expires_at = now.expires_at;
+  history.life_ends = now.expires_at;
+}
+
+void Ledger::checkCompleted(History& history, Run& run, const store::Record& now) {
   if (!run.settled) {
     return;
   }
@@ -269,10 +300,10 @@ void Ledger::checkCompleted(History& history, Run& run, const Record& now) {
                          run.who.identity.key, static_cast<int>(now.tombstone), now.status,
                          static_cast<int>(run.answer->tombstone), run.answer->response.status));
   }
-  if (now.tombstone != Tombstone::None) {
+  if (now.tombstone != protocol::Tombstone::None) {
     return;
   }
-  const auto response = parseResponse(now.response.value_or(""));
+  const auto response = message::parseResponse(now.response.value_or(""));
   if (!response.ok() || *response != run.answer->response) {
     violated(fmt::format("{}: what is stored is not what was answered", run.who.identity.key));
   }
@@ -288,14 +319,14 @@ bool isOurs(std::string_view name) {
          name == "idempotency-key-expires" || name == "access-control-expose-headers";
 }
 
-bool isReplayOf(const StoredResponse& stored, const fake::Reply& reply) {
-  FieldList headers = reply.headers;
+bool isReplayOf(const protocol::StoredResponse& stored, const fake::Reply& reply) {
+  protocol::FieldList headers = reply.headers;
   std::erase_if(headers, [](const auto& field) { return isOurs(field.first); });
   const bool bodiless = stored.status == 204;
   const std::string length = fieldOf(reply.headers, "content-length");
   return static_cast<int>(reply.code) == stored.status && headers == stored.headers &&
          reply.body == (bodiless ? "" : stored.body) &&
-         reply.trailers == (bodiless ? FieldList() : stored.trailers) &&
+         reply.trailers == (bodiless ? protocol::FieldList() : stored.trailers) &&
          (length.empty() || length == std::to_string(reply.body.size())) &&
          fieldOf(reply.headers, "idempotent-replayed") == "true";
 }
@@ -305,7 +336,7 @@ bool isReplayOf(const StoredResponse& stored, const fake::Reply& reply) {
 void Ledger::checkReplay(const Claimant& who, const fake::Reply& reply) {
   History& history = histories_.at(who.identity);
   const auto& stored = history.stored;
-  const auto found = std::find_if(stored.begin(), stored.end(), [&](Attempt attempt) {
+  const auto found = std::find_if(stored.begin(), stored.end(), [&](protocol::Attempt attempt) {
     return isReplayOf(runs_.at(attempt).answer->response, reply);
   });
   if (found == stored.end()) {
@@ -322,43 +353,44 @@ void Ledger::checkReplay(const Claimant& who, const fake::Reply& reply) {
   history.replayed = std::max(history.replayed, place);
 }
 
-bool Ledger::isSettled(Attempt attempt) const {
+bool Ledger::isSettled(protocol::Attempt attempt) const {
   const Run& run = runs_.at(attempt);
-  const std::optional<Record>& record = histories_.at(run.who.identity).seen;
+  const std::optional<store::Record>& record = histories_.at(run.who.identity).seen;
   if (run.settled || !record.has_value() || record->attempt != attempt) {
     return run.settled;
   }
-  return (record->state == RecordState::Unknown && allowsUnknown(run.truth, run.answer)) ||
-         (record->state == RecordState::FailedRetryable && allowsFailure(run.truth, run.answer));
+  return (record->state == protocol::RecordState::Unknown && verdictsOf(run).unknown) ||
+         (record->state == protocol::RecordState::FailedRetryable && verdictsOf(run).failure);
 }
 
-bool Ledger::hasReason(const Claimant& who, Problem problem) const {
+bool Ledger::hasReason(const Claimant& who, protocol::Problem problem) const {
   const History& history = histories_.at(who.identity);
-  if (problem == Problem::KeyReused) {
+  if (problem == protocol::Problem::KeyReused) {
     return std::any_of(history.held_by.begin(), history.held_by.end(), [&](const auto& entry) {
       const auto& [attempt, when] = entry;
       return when >= who.came && !sameRequest(runs_.at(attempt).who.request, who.request);
     });
   }
-  if (problem == Problem::InProgress || problem == Problem::Accepted) {
+  if (problem == protocol::Problem::InProgress || problem == protocol::Problem::Accepted) {
     return history.in_progress >= who.came;
   }
-  if (problem == Problem::OutcomeUnknown) {
+  if (problem == protocol::Problem::OutcomeUnknown) {
     return history.unknown >= who.came;
   }
-  if (problem == Problem::ResponseUnavailable) {
+  if (problem == protocol::Problem::ResponseUnavailable) {
     return history.without_response >= who.came;
   }
-  return problem == Problem::KeyExpired && history.past_life >= who.came && who.route->gone;
+  return problem == protocol::Problem::KeyExpired && history.past_life >= who.came &&
+         who.route->gone;
 }
 
 // --- The end
 
 void Ledger::checkLeases() const {
   for (const auto& [identity, history] : histories_) {
-    const std::optional<Record>& record = history.seen;
-    if (record.has_value() && record->state == RecordState::InProgress && !record->lease_alive &&
-        runs_.at(record->attempt).truth == Truth::Running) {
+    const std::optional<store::Record>& record = history.seen;
+    if (record.has_value() && record->state == protocol::RecordState::InProgress &&
+        !record->lease_alive && runs_.at(record->attempt).truth == Truth::Running) {
       violated(fmt::format("{}: a lease runs out while its request runs", identity.key));
     }
   }
@@ -366,8 +398,8 @@ void Ledger::checkLeases() const {
 
 bool Ledger::hasClaim() const {
   return std::any_of(histories_.begin(), histories_.end(), [](const auto& entry) {
-    const std::optional<Record>& record = entry.second.seen;
-    return record.has_value() && record->state == RecordState::InProgress;
+    const std::optional<store::Record>& record = entry.second.seen;
+    return record.has_value() && record->state == protocol::RecordState::InProgress;
   });
 }
 
@@ -383,10 +415,15 @@ bool Ledger::isFree(size_t key) const {
   any.who.identity.key = keyName(key);
   any.life = history.life;
   // Whose lease ran out before it began is taken for one that may have run.
-  const bool lost = std::any_of(history.claims.begin(), history.claims.end(), [&](Attempt attempt) {
-    return runs_.at(attempt).lost && runs_.at(attempt).life == history.life;
-  });
-  return !lost && log_.isFree(lifeName(any));
+  const bool lost =
+      std::any_of(history.claims.begin(), history.claims.end(), [&](protocol::Attempt attempt) {
+        return runs_.at(attempt).lost && runs_.at(attempt).life == history.life;
+      });
+  // Where nothing ran, but the filter may not know that.
+  const std::optional<store::Record>& record = history.seen;
+  const bool unknown = record.has_value() && record->state == protocol::RecordState::Unknown &&
+                       verdictsOf(runs_.at(record->attempt)).unknown;
+  return !lost && !unknown && log_.isFree(lifeName(any));
 }
 
 }  // namespace idempotency::fuzz

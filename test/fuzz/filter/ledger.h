@@ -24,10 +24,10 @@ namespace idempotency::fuzz {
 // Who asks for a claim.
 struct Claimant {
   uint64_t exchange = 0;
-  uint64_t came = 0;    // When, by Ledger::moment(),
-  StoreTime came_at{};  // and by the store's clock.
+  uint64_t came = 0;           // When, by Ledger::moment(),
+  store::StoreTime came_at{};  // and by the store's clock.
   const RoutePlan* route = nullptr;
-  Identity identity;
+  protocol::Identity identity;
   RequestText request;
 };
 
@@ -40,11 +40,13 @@ public:
   // --- Claims
   // Whose hook runs now; null: nobody's. Attempts that are made meanwhile are his.
   const Claimant* actsFor(const Claimant* who);
-  void onAttempt(Attempt attempt);
+  void onAttempt(protocol::Attempt attempt);
   // The request goes on under this attempt: to the upstream, or after a redirect to another one.
-  void begins(Attempt attempt, uint64_t exchange);
-  void goesOn(Attempt attempt, uint64_t exchange);
-  void ends(Attempt attempt, Truth truth, std::optional<WholeAnswer> answer = std::nullopt);
+  // The one that sent it on has run it.
+  void begins(protocol::Attempt attempt, uint64_t exchange);
+  void goesOn(protocol::Attempt attempt, uint64_t exchange);
+  void ends(protocol::Attempt attempt, Truth truth,
+            std::optional<WholeAnswer> answer = std::nullopt);
 
   // --- Records
   // After each step of a store and each move of its clock, so that no change is missed.
@@ -59,12 +61,14 @@ public:
   // A replay must be of what is stored for this request, in the life of its record.
   void checkReplay(const Claimant& who, const fake::Reply& reply);
   // Whether the record, as it was at some time since the request came, is a reason to refuse it so.
-  bool hasReason(const Claimant& who, Problem problem) const;
+  bool hasReason(const Claimant& who, protocol::Problem problem) const;
   // The attempt's own ending is durable, though others may have written it.
-  bool isSettled(Attempt attempt) const;
-  bool isPastLife(Attempt attempt) const { return runs_.at(attempt).expires_at <= database_.now(); }
+  bool isSettled(protocol::Attempt attempt) const;
+  bool isPastLife(protocol::Attempt attempt) const {
+    return runs_.at(attempt).expires_at <= database_.now();
+  }
   // Others took the record away from it.
-  bool isLost(Attempt attempt) const { return runs_.at(attempt).lost; }
+  bool isLost(protocol::Attempt attempt) const { return runs_.at(attempt).lost; }
 
   // --- The end
   // Whoever runs has a lease that is alive.
@@ -84,21 +88,22 @@ private:
     bool over = false;     // The record is this attempt's no more, or not in progress.
     bool settled = false;
     bool lost = false;
+    bool sent_on = false;  // By a redirect: whatever comes now, an upstream has run it.
     Truth truth = Truth::NotBegun;
     std::optional<WholeAnswer> answer;
     uint64_t life = 0;
     uint64_t execution = 0;
-    StoreTime expires_at{};
+    store::StoreTime expires_at{};
   };
   struct History {
-    std::optional<Record> seen;
+    std::optional<store::Record> seen;
     uint64_t life = 0;
-    StoreTime life_ends{};
-    std::vector<Attempt> claims;
-    std::vector<Attempt> stored;  // Whose responses were stored.
-    size_t replayed = 0;          // The last of them that was replayed.
+    store::StoreTime life_ends{};
+    std::vector<protocol::Attempt> claims;
+    std::vector<protocol::Attempt> stored;  // Whose responses were stored.
+    size_t replayed = 0;                    // The last of them that was replayed.
     // The last moment when the record was so.
-    std::map<Attempt, uint64_t> held_by;
+    std::map<protocol::Attempt, uint64_t> held_by;
     uint64_t in_progress = Never;
     uint64_t unknown = Never;  // Or its lease had run out.
     uint64_t without_response = Never;
@@ -108,22 +113,27 @@ private:
   // Before the first look.
   static constexpr uint64_t Never = 0;
 
-  std::optional<Record> find(const Identity& identity) const;
-  void note(History& history, const Record& now) const;
-  void compare(const Identity& identity, History& history, const std::optional<Record>& now);
-  void onClaimed(History& history, const Record& now);
+  std::optional<store::Record> find(const protocol::Identity& identity) const;
+  void note(History& history, const store::Record& now) const;
+  void compare(const protocol::Identity& identity, History& history,
+               const std::optional<store::Record>& now);
+  void onClaimed(History& history, const store::Record& now);
   void beginsTooLate(Run& run, uint64_t exchange);
-  void checkReclaim(const Run& run, const Record& before);
-  void onMoved(History& history, const Record& before, const Record* now);
-  void onEnded(History& history, Run& run, bool lease_alive, const Record* now);
-  void checkCompleted(History& history, Run& run, const Record& now);
+  void checkReclaim(const Run& run, const store::Record& before);
+  void onMoved(History& history, const store::Record& before, const store::Record* now);
+  void onEnded(History& history, Run& run, bool lease_alive, const store::Record* now);
+  void onSettledLate(History& history, Run& run, const store::Record& now);
+  // A completion after the end of its life, or of an unknown outcome.
+  void onRenewed(History& history, Run& run, const store::Record& now) const;
+  void checkCompleted(History& history, Run& run, const store::Record& now);
+  static Verdicts verdictsOf(const Run& run) { return verdicts(run.truth, run.answer); }
   void excuse(const Run& run) { excused_.insert(lifeName(run)); }
   static std::string lifeName(const Run& run);
 
   const test::FakeDatabase& database_;
   const Claimant* acting_ = nullptr;
-  std::map<Attempt, Run> runs_;
-  std::map<Identity, History> histories_;
+  std::map<protocol::Attempt, Run> runs_;
+  std::map<protocol::Identity, History> histories_;
   std::set<std::string> excused_;  // Lives in which a second run is what the policy says.
   test::ExecutionLog log_;
   uint64_t looks_ = 1;

@@ -9,9 +9,9 @@ namespace idempotency::fuzz {
 // A request or an answer, as one side has given it or as the other side has got it so far.
 struct Message {
   bool begun = false;  // The headers are there.
-  FieldList headers;
+  protocol::FieldList headers;
   std::string body;
-  FieldList trailers;
+  protocol::FieldList trailers;
   bool whole = false;
 
   std::string header(std::string_view name) const {

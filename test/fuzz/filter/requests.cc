@@ -8,19 +8,19 @@
 namespace idempotency::fuzz {
 namespace {
 
-std::optional<Problem> refusalOf(Quirk quirk, bool optional) {
+std::optional<protocol::Problem> refusalOf(Quirk quirk, bool optional) {
   switch (quirk) {
     case Quirk::NoKey:
-      return optional ? std::nullopt : std::optional(Problem::KeyMissing);
+      return optional ? std::nullopt : std::optional(protocol::Problem::KeyMissing);
     case Quirk::BadKey:
     case Quirk::TwoKeys:
-      return Problem::KeyInvalid;
+      return protocol::Problem::KeyInvalid;
     case Quirk::NoTenant:
-      return Problem::TenantMissing;
+      return protocol::Problem::TenantMissing;
     case Quirk::Upgrade:
-      return Problem::UpgradeRefused;
+      return protocol::Problem::UpgradeRefused;
     case Quirk::LongAnnounced:
-      return Problem::RequestTooLarge;
+      return protocol::Problem::RequestTooLarge;
     case Quirk::None:
     case Quirk::NoBody:
     case Quirk::Get:

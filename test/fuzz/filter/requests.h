@@ -36,12 +36,12 @@ struct RequestPlan {
   const RoutePlan* route = nullptr;
   size_t key = 0;
   Quirk quirk = Quirk::None;
-  FieldList headers;
+  protocol::FieldList headers;
   std::string method;
   std::string content_type;
-  Identity identity;
-  bool covered = false;            // The filter must claim it before it goes on.
-  std::optional<Problem> refusal;  // What its headers alone must get.
+  protocol::Identity identity;
+  bool covered = false;                      // The filter must claim it before it goes on.
+  std::optional<protocol::Problem> refusal;  // What its headers alone must get.
 };
 RequestPlan planRequest(const RoutePlan& route, size_t key, Quirk quirk);
 

@@ -27,7 +27,7 @@ constexpr int MostRounds = 1000;
 Stage::Stage(size_t config, fake::DestroyTime destroy_time) {
   ManualTime::restart();
   ManualRandom::restart();
-  ManualRandom::onAttempt([this](Attempt attempt) { ledger_.onAttempt(attempt); });
+  ManualRandom::onAttempt([this](protocol::Attempt attempt) { ledger_.onAttempt(attempt); });
   fake::resetProcess();
   fake::process().log_level = envoy::raw::LogLevel::Error;
   fake::process().destroy_time = destroy_time;

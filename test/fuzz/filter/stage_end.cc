@@ -34,10 +34,10 @@ bool storesHold() {
 }  // namespace
 
 void Stage::advance(Time longest, const std::function<bool()>& condition) {
-  const Deadline end = ManualTime::now() + longest;
+  const store::Deadline end = ManualTime::now() + longest;
   settle();
   while (!condition() && ManualTime::now() < end) {
-    Deadline next = std::min(end, ManualTime::runTimers());
+    store::Deadline next = std::min(end, ManualTime::runTimers());
     for (const test::SteppedStore* store : OpenedStores::all()) {
       next = std::min(next, store->earliestDeadline());
     }
@@ -130,7 +130,7 @@ void Stage::checkNobodyHeld() const {
 void Stage::checkNothingLeft() {
   advance(LongestMemory, [this] { return !ledger_.hasClaim() && !storesHold(); });
   checkQuiet();
-  for (const char* gauge : {"in_flight", "waiting", "settling"}) {
+  for (const char* gauge : {"in_flight", "held_bytes", "waiting", "settling"}) {
     checkZero(gauge);
   }
   if (!harmed_ && ledger_.hasClaim()) {
@@ -162,9 +162,9 @@ void Stage::checkKey(size_t key) {
   last->sendBody(requestPiece(0), true);
   finishStreams();
   const bool ran = ledger_.executions() > before;
-  const bool misuse = last->isOver() && last->status() == 422;
+  const bool reused = last->isOver() && last->status() == 422;
   answerAll();
-  if (free && !ran && !misuse && !harmed_ && !ledger_.jumped() &&
+  if (free && !ran && !reused && !harmed_ && !ledger_.jumped() &&
       installed_.plan->most_in_flight == 0) {
     violated(fmt::format("{}: nothing ever ran, and a new request does not", keyName(key)));
   }

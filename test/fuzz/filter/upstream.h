@@ -5,6 +5,7 @@
 #include <string>
 
 #include "source/protocol/record.h"
+#include "test/fuzz/filter/truth.h"
 
 // What the other side of the filter does: upstreams that answer, Envoy and other filters that
 // answer in their place, clients that leave. With what Envoy says of it, and with the truth.
@@ -26,12 +27,18 @@ struct UpstreamHead {
   bool endless = false;     // Known to be too long before it has begun.
   bool unstorable = false;  // A field must not be replayed.
   bool foreign = false;     // Another filter's answer, not the upstream's.
+  Declared declared = Declared::Nothing;
+  // A proxy behind Envoy answers in the service's place, with this text. The service may have run
+  // the request, or did not get it.
+  const char* proxy_text = nullptr;
+  bool not_reached = false;
+  bool sent_before = false;  // Behind Envoy somebody has sent it before, and shows it.
 };
 std::span<const UpstreamHead> upstreamHeads();
 
 // Trailers; for gRPC they tell the status.
 inline constexpr size_t TrailersCount = 3;
-FieldList upstreamTrailers(size_t which);
+protocol::FieldList upstreamTrailers(size_t which);
 
 // Pieces of bodies. No two are alike, so that an answer can be told from another by its body.
 inline constexpr size_t BodyPieceCount = 4;

@@ -1,7 +1,7 @@
 """Bodies that are not what their content type says.
 
 The filter compares what claims to be JSON and is not by its bytes, and says so by a counter. The request
-runs, its retry gets the replay, and any other body with the key is misuse, be it as broken as the first.
+runs, its retry gets the replay, and any other body is refused as a reused key, be it as broken as the first.
 """
 
 import json

@@ -50,7 +50,7 @@ def too_large() -> Want:
 
 
 def reused(*counts: str) -> Want:
-    return refused("key_reused", "covered", "reserve.key_misuse", *counts)
+    return refused("key_reused", "covered", "claim.key_reused", *counts)
 
 
 def by_envoy(status: int, *counts: str) -> Want:
@@ -59,11 +59,11 @@ def by_envoy(status: int, *counts: str) -> Want:
 
 
 def ran(*counts: str) -> Want:
-    return Want(200, runs=1, counts=_one_each("covered", "reserve.created", "ended.completed", *counts))
+    return Want(200, runs=1, counts=_one_each("covered", "claim.created", "ended.completed", *counts))
 
 
 def replay(*counts: str) -> Want:
-    names = ("covered", "reserve.replay", "replay.cached", *counts)
+    names = ("covered", "claim.replay", "replay.cached", *counts)
     return Want(200, replayed=True, counts=_one_each(*names))
 
 

@@ -160,7 +160,7 @@ def in_the_middle_of_an_answer(group: Group) -> None:
 def in_the_middle_of_a_replay(group: Group) -> None:
     key, path = new_key(), f"/pay/{_STORED}"
     assert group.site.send(path, key).status == 201
-    with group.counted("reserve.replay"):
+    with group.counted("claim.replay"):
         group.start(path, key)
     wait_for(lambda: _unsent(group.site), "Envoy has more to send", deadline=60)
     group.leave()

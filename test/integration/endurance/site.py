@@ -28,7 +28,7 @@ _ROUTES = {
 def start(workspace: Workspace, store: dict) -> Site:
     """`store`: the filter's, but for its timeout."""
     for settings in store.values():
-        settings["timeout"] = "60s"
+        settings["timeout"] = "30s"
     routes = {name: {**_PATIENT, **policy} for name, policy in _ROUTES.items()}
     return Site(workspace, routes, store=store, change=_change, upstream=Upstream(workspace))
 

@@ -2,11 +2,13 @@
 
 import dataclasses
 import threading
+import uuid
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import httpx
 
+from .upstream import behave
 from .wait import wait_for
 from .wire import Http1Connection, Http2Connection, WireResponse
 
@@ -14,8 +16,12 @@ _TIMEOUT = 30.0
 
 
 def client(http2: bool = False, **options) -> httpx.Client:
-    """A client for HTTP/1.1, or for HTTP/2 with prior knowledge."""
-    return httpx.Client(http1=not http2, http2=http2, **{"timeout": _TIMEOUT, **options})
+    """A client for HTTP/1.1, or for HTTP/2 with prior knowledge.
+
+    It calls every Envoy by one name, as clients of several gateways do: the port must not count.
+    """
+    headers = {"host": "test", **options.pop("headers", {})}
+    return httpx.Client(http1=not http2, http2=http2, headers=headers, **{"timeout": _TIMEOUT, **options})
 
 
 def post(url: str, key: str | None = None, http2: bool = False, **options) -> httpx.Response:
@@ -42,15 +48,16 @@ class Request:
 class KeepAlive:
     """One connection, used again as long as the server allows. Failures come as responses with status 0."""
 
-    def __init__(self, port: int, http2: bool = False) -> None:
+    def __init__(self, port: int, http2: bool = False, timeout: float = _TIMEOUT) -> None:
         self._port = port
+        self._timeout = timeout
         self._kind = Http2Connection if http2 else Http1Connection
         self._connection: Http1Connection | Http2Connection | None = None
 
     def open(self) -> None:
         """Connects, if it is not connected. send() does it by itself."""
         if self._connection is None:
-            self._connection = self._kind(self._port)
+            self._connection = self._kind(self._port, self._timeout)
 
     def send(self, request: Request) -> WireResponse:
         try:
@@ -106,18 +113,36 @@ def send_multiplexed(port: int, requests: list[Request], streams: int = 100) -> 
     return answers
 
 
+class Twice:
+    """Requests for Load: each client sends each of its keys twice in a row."""
+
+    def __init__(self, path: str, delay_ms: int = 10, headers: dict[str, str] | None = None) -> None:
+        self._run = uuid.uuid4().hex[:8]
+        self._path = path
+        self._headers = {**behave(delay_ms=delay_ms), **(headers or {})}
+
+    def __call__(self, client: int, count: int) -> Request:
+        return Request.keyed(self._path, f'"{self._run}-{client:04}-{count // 2:08}"', self._headers)
+
+
 class Load:
     """Clients that send one request after the other, each on its own connection, until told to stop."""
 
     def __init__(
-        self, port: int, make: Callable[[int, int], Request], clients: int = 16, http2: bool = False
+        self,
+        port: int,
+        make: Callable[[int, int], Request],
+        clients: int = 16,
+        http2: bool = False,
+        timeout: float = _TIMEOUT,
     ):
-        """`make` gets the client's number and how many it has sent already."""
+        """`make` gets the client's number and how many it has sent already. After `timeout` seconds without
+        an answer, a client leaves its connection."""
         self.answers: list[WireResponse] = []
         self._stop = threading.Event()
         self._pool = ThreadPoolExecutor(clients)
         self._senders = [
-            self._pool.submit(self._run, KeepAlive(port, http2), self._requests(make, n))
+            self._pool.submit(self._run, KeepAlive(port, http2, timeout), self._requests(make, n))
             for n in range(clients)
         ]
 

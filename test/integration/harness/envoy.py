@@ -29,8 +29,10 @@ class Envoy:
         env: dict[str, str] | None = None,
         load_module: bool = True,
         inside: tuple[str, ...] = (),
+        epoch: tuple[int, int] | None = None,
     ) -> None:
-        """`inside`: words before the command, of a small disk that it is to see."""
+        """`inside`: words before the command, of a small disk that it is to see. `epoch`: base id and restart
+        epoch of a hot restart."""
         self.version = version
         self.folder = workspace.new_folder("envoy")
         config_path = self.folder / "envoy.yaml"
@@ -44,7 +46,7 @@ class Envoy:
                 *("--admin-address-path", admin_path),
                 *("--concurrency", str(concurrency)),
                 # Shared memory of hot restart would tie parallel test processes together.
-                "--disable-hot-restart",
+                *_hot_restart(epoch),
                 # At start it lists every extension that it knows.
                 *("--component-log-level", "main:warning"),
                 *arguments,
@@ -52,9 +54,12 @@ class Envoy:
             self.folder / "envoy.log",
             env={**(_module_env() if load_module else {}), **(env or {})},
         )
-        wait_for(lambda: self._running() and admin_path.exists() and admin_path.read_text(), "admin port")
-        self.admin_port = int(admin_path.read_text().rpartition(":")[2])
-        wait_for(self._live, lambda: f"envoy is live:\n{self.process.tail()}", deadline=20)
+        try:
+            self._wait_until_live(admin_path)
+        except BaseException:
+            # One that comes late would share the ports of the next.
+            self.process.stop()
+            raise
 
     @property
     def port(self) -> int:
@@ -67,7 +72,19 @@ class Envoy:
 
     def ports(self) -> list[int]:
         listeners = json.loads(self.admin("/listeners?format=json"))["listener_statuses"]
-        return [entry["local_address"]["socket_address"]["port_value"] for entry in listeners]
+        addresses = [entry["local_address"] for entry in listeners]
+        # A private listener has none.
+        return [at["socket_address"]["port_value"] for at in addresses if "socket_address" in at]
+
+    def port_of(self, name: str) -> int:
+        """The port of the listener with this name."""
+        listeners = json.loads(self.admin("/listeners?format=json"))["listener_statuses"]
+        (port,) = [
+            entry["local_address"]["socket_address"]["port_value"]
+            for entry in listeners
+            if entry["name"] == name
+        ]
+        return port
 
     def admin(self, path: str, method: str = "GET") -> str:
         request = urllib.request.Request(f"http://127.0.0.1:{self.admin_port}{path}", method=method)
@@ -103,6 +120,15 @@ class Envoy:
     def kill9(self) -> None:
         self.process.kill9()
 
+    def _wait_until_live(self, admin_path: Path) -> None:
+        wait_for(
+            lambda: self._running() and admin_path.exists() and admin_path.read_text(),
+            lambda: f"admin port:\n{self.process.tail()}",
+            deadline=30,
+        )
+        self.admin_port = int(admin_path.read_text().rpartition(":")[2])
+        wait_for(self._live, lambda: f"envoy is live:\n{self.process.tail()}", deadline=30)
+
     def _running(self) -> bool:
         self.process.check_running()
         return True
@@ -129,6 +155,12 @@ def validate(
         text=True,
         timeout=60,
     )
+
+
+def _hot_restart(epoch: tuple[int, int] | None) -> tuple[str, ...]:
+    if epoch is None:
+        return ("--disable-hot-restart",)
+    return ("--base-id", str(epoch[0]), "--restart-epoch", str(epoch[1]))
 
 
 def _module_env() -> dict[str, str]:

@@ -56,8 +56,8 @@ class Lives:
         """After finish(): what was told against what is there."""
         assert {key: len(attempts) for key, attempts in self.claimed.items() if len(attempts) != 1} == {}
         rows = server.query(
-            "SELECT convert_from(k.key, 'UTF8'), k.attempt, k.state, convert_from(r.body, 'UTF8')"
-            " FROM idempotency.key k LEFT JOIN idempotency.response r USING (attempt)",
+            "SELECT convert_from(key, 'UTF8'), attempt, state, convert_from(body, 'UTF8')"
+            " FROM idempotency.record LEFT JOIN idempotency.response USING (attempt)",
             database=database,
         )
         there = {key: (attempt, state, body) for key, attempt, state, body in rows}

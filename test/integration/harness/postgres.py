@@ -16,10 +16,8 @@ from .small_disk import SmallDisk
 from .wait import wait_for
 
 _SUPERUSER = "postgres"
-# The page cache outlives a kill -9 of the server, so crash tests lose nothing by the missing fsync.
 _SETTINGS = {
     "listen_addresses": "127.0.0.1",
-    "fsync": "off",
     "max_connections": "100",
     "shared_buffers": "32MB",
     "log_min_messages": "info",
@@ -79,7 +77,7 @@ class Postgres:
             user=None if self._disk else self._user,
             cwd=self._folder,
         )
-        wait_for(self._answers, f"PostgreSQL {self.major} answers", deadline=30)
+        wait_for(self._answers, f"PostgreSQL {self.major} answers", deadline=90)
 
     def stop(self) -> int:
         return self.process.stop()
@@ -87,12 +85,12 @@ class Postgres:
     def shut_down(self) -> int:
         """Ends sessions and writes everything out, as an operator's restart does."""
         self.process.send_signal(signal.SIGINT)
-        return self.process.wait(30)
+        return self.process.wait(90)
 
     def kill9(self) -> None:
         self.process.kill9()
         # Backends notice the postmaster's death by themselves; the next start needs them gone.
-        wait_for(lambda: not self._backends(), "backends end after the postmaster", deadline=10)
+        wait_for(lambda: not self._backends(), "backends end after the postmaster", deadline=60)
 
     def conninfo(self, database: str = "postgres", port: int | None = None, **more: str) -> str:
         """`port`: that of a proxy in between, say."""

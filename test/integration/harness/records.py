@@ -37,7 +37,7 @@ class Records:
     def all(self, key: str | None = None) -> list[Record]:
         """Those of a key, written as in the header; all by default."""
         rows = self.server.query(
-            "SELECT tenant, operation, key, state, attempt, status, last_error FROM idempotency.key "
+            "SELECT tenant, operation, key, state, attempt, status, last_error FROM idempotency.record "
             "ORDER BY tenant, operation, key",
             database=self.database,
         )
@@ -52,5 +52,5 @@ class Records:
 
     def delete(self, key: str) -> None:
         self.server.query(
-            "DELETE FROM idempotency.key WHERE key = %s", key.strip('"').encode(), database=self.database
+            "DELETE FROM idempotency.record WHERE key = %s", key.strip('"').encode(), database=self.database
         )

@@ -25,10 +25,10 @@ from .wire import Http1Connection, Http2Connection, WireResponse
 TENANT = "x-tenant-id"
 PREFIX = "idempotency."
 STATES = {1: "in_progress", 2: "completed", 3: "failed_retryable", 4: "unknown", 5: "expired"}
-TOMBSTONES = {0: None, 1: "too_large", 2: "secret", 3: "unstorable", 4: "abandoned"}
+TOMBSTONES = {0: None, 1: "too_large", 2: "secret", 3: "unstorable"}
 # What moves at any time, or by how the store groups its work: it tells nothing of a single request.
 _BACKGROUND = re.compile(
-    r"heartbeat\.|maintenance\.|lease\.|given_up|ttl_pruned|tenant\.|unprotected|store\.(batches|operations)"
+    r"heartbeat\.|maintenance\.|lease\.|reaped|tenant\.|unprotected|store\.(batches|operations|connect)"
 )
 
 _keys = itertools.count(1)
@@ -45,6 +45,12 @@ def code_of(response: WireResponse) -> str:
     return body["error"]["code"] if "error" in body else body["code"]
 
 
+def patience(routes: dict[str, dict]) -> str:
+    """The longest store timeout that the leases of these policies allow: a busy machine is no failure."""
+    leases = [policy["lease"] for policy in routes.values() if "lease" in policy]
+    return min(leases, key=lambda text: float(text.removesuffix("s")), default="20s")
+
+
 class Site:
     def __init__(
         self,
@@ -59,7 +65,7 @@ class Site:
         """`routes`: name → policy, besides enforcement REQUIRED; the path is /name/."""
         self.upstream = upstream or Upstream(workspace)
         path = workspace.new_folder("store") / "idempotency.db"
-        self.store = store or {"sqlite": {"path": str(path), "timeout": "20s"}}
+        self.store = store or {"sqlite": {"path": str(path), "timeout": patience(routes or {})}}
         self._workspace = workspace
         self._envoy_options = envoy_options
         self.config = EnvoyConfig.quickstart().for_test(self.store)
@@ -83,16 +89,28 @@ class Site:
         self.port = self.envoy.port
         self._running = 0  # Requests that a test holds in the upstream.
 
-    def close(self) -> None:
-        """The end of all: every claim was settled once, no request is left, Envoy goes in peace."""
+    def close(self, *, may_complain: bool = False) -> None:
+        """The end of all: every claim was settled once, no request is left, Envoy goes in peace.
+
+        `may_complain`: what was done to it is worth a warning.
+        """
         wait_for(lambda: self._claims_held() == 0, lambda: f"claims settled: {self.counters()}")
         self.wait_until_idle()
         assert self.envoy.stop() == 0
-        assert self.envoy.module_complaints() == []
+        assert may_complain or self.envoy.module_complaints() == []
         self.upstream.stop()
 
     def wait_until_idle(self) -> None:
-        wait_for(lambda: self.envoy.stat(PREFIX + "in_flight") == 0, "no request is under way")
+        gauges = [PREFIX + "in_flight", PREFIX + "detached.running"]
+        wait_for(lambda: not any(map(self.envoy.stat, gauges)), "no request is under way, and no run")
+
+    def wait_for_clients(self, count: int) -> None:
+        """Until Envoy has so many requests of clients; detached runs are no clients."""
+        active = "http.ingress.downstream_rq_active"
+        wait_for(
+            lambda: self.envoy.stat(active) == count,
+            lambda: f"{count} clients wait, but {self.envoy.stat(active)}",
+        )
 
     # --- requests
 
@@ -113,12 +131,16 @@ class Site:
         headers: dict[str, str] | None = None,
         body: bytes = b"{}",
         tenant: str = "acme",
+        headers_sent: list[list[str]] | None = None,
         **behaviour,
     ) -> int | None:
-        """Sends a request without waiting for its answer; the stream, if the connection has streams."""
+        """Sends a request without waiting for its answer; the stream, if the connection has streams.
+        `headers_sent` are those of the upstream's response."""
         fields = {"content-type": "application/json", TENANT: tenant}
         if key is not None:
             fields["idempotency-key"] = key
+        if headers_sent is not None:
+            behaviour["headers"] = headers_sent
         if behaviour:
             fields |= behave(**behaviour)
         return connection.start(method, path, {**fields, **(headers or {})}, body)
@@ -143,6 +165,33 @@ class Site:
             if self.upstream.held(gate):
                 let_go()
 
+    @contextlib.contextmanager
+    def running_alone(
+        self, path: str, key: str, leave: Callable, *, at: str = "hold", **options
+    ) -> Iterator[Callable[[], None]]:
+        """A detached run that the upstream holds, and Envoy knows that its client has left.
+
+        Call what you get to let it go on. `at`: where it is held, "hold" or "hold_mid_body".
+        """
+        gate = f"gate of {key}"
+        held = True
+        with self.connect(leave.http2) as connection:
+            stream = self.begin(connection, path, key, **{at: gate, **options})
+            self.upstream.wait_until_held(gate)
+            leave(connection, stream)
+            self.wait_for_clients(0)
+        self._running += 1
+
+        def let_go() -> None:
+            nonlocal held
+            if held:
+                held = False
+                self._running -= 1
+                self.upstream.release(gate)
+
+        yield let_go
+        let_go()
+
     def executions(self, key: str) -> list[dict]:
         return self.upstream.executions(key=key)
 
@@ -160,7 +209,7 @@ class Site:
                 rows = db.execute(f"SELECT {','.join(columns)} FROM record WHERE key = ?", [bare]).fetchall()
         else:
             with psycopg.connect(self.store["postgres"]["conninfo"]) as db:
-                sql = f"SELECT {','.join(columns)} FROM idempotency.key WHERE key = %s"
+                sql = f"SELECT {','.join(columns)} FROM idempotency.record WHERE key = %s"
                 rows = db.execute(sql, [bare]).fetchall()
         if not rows:
             return None
@@ -185,7 +234,7 @@ class Site:
                 rows = db.execute(sql.format("record")).fetchall()
         else:
             with psycopg.connect(self.store["postgres"]["conninfo"]) as db:
-                rows = db.execute(sql.format("idempotency.key")).fetchall()
+                rows = db.execute(sql.format("idempotency.record")).fetchall()
         return {STATES[state]: count for state, count in rows}
 
     def wait_for_state(self, key: str, state: str | None, deadline: float = 15.0) -> None:
@@ -203,7 +252,7 @@ class Site:
             db.execute("BEGIN IMMEDIATE")
         else:
             db = psycopg.connect(self.store["postgres"]["conninfo"])
-            db.execute("LOCK TABLE idempotency.key IN ACCESS EXCLUSIVE MODE")
+            db.execute("LOCK TABLE idempotency.record IN ACCESS EXCLUSIVE MODE")
         try:
             yield db.rollback
         finally:
@@ -227,7 +276,7 @@ class Site:
 
     def _claims_held(self) -> int:
         counters = self.counters()
-        made = ("reserve.created", "reserve.failed_retry", "reserve.expired_run")
+        made = ("claim.created", "claim.failed_retry", "claim.expired_run")
         ended = [value for name, value in counters.items() if name.startswith("ended.")]
         return sum(counters.get(name, 0) for name in made) - sum(ended)
 

@@ -21,18 +21,19 @@ class Toxiproxy:
             workspace.new_folder("toxiproxy") / "toxiproxy.log",
         )
         self._count = 0
-        wait_for(self._answers, "toxiproxy answers")
+        wait_for(self._answers, "toxiproxy answers", deadline=30)
 
     def proxy(self, port: int, host: str = "127.0.0.1") -> "Proxy":
+        return Proxy(self, f"{host}:{port}")
+
+    def listen(self, target: str) -> tuple[str, int]:
+        """A name and a port that lead to `target`."""
         self._count += 1
-        wanted = {
-            "name": f"proxy-{self._count}",
-            "listen": "127.0.0.1:0",
-            "upstream": f"{host}:{port}",
-            "enabled": True,
-        }
-        made = self.call("POST", "/proxies", wanted)
-        return Proxy(self, made["name"], int(made["listen"].rpartition(":")[2]))
+        name, port = f"proxy-{self._count}", free_port()
+        # Not a port that the kernel hands out: while the way is cut, a client could get it.
+        wanted = {"name": name, "listen": f"127.0.0.1:{port}", "upstream": target, "enabled": True}
+        self.call("POST", "/proxies", wanted)
+        return name, port
 
     def stop(self) -> int:
         return self.process.stop()
@@ -59,11 +60,16 @@ class Toxiproxy:
 
 
 class Proxy:
-    def __init__(self, server: Toxiproxy, name: str, port: int) -> None:
-        self.port = port
-        self._server = server
+    """Its `port` may change with restore(): look it up for each connection."""
+
+    def __init__(self, server: Toxiproxy, target: str) -> None:
+        self._server, self._target = server, target
+        self._open()
+
+    def _open(self) -> None:
+        name, self.port = self._server.listen(self._target)
         self._path = f"/proxies/{name}"
-        self._listen = f"127.0.0.1:{port}"
+        self._listen = f"127.0.0.1:{self.port}"
 
     def cut(self) -> None:
         """Closes all connections and refuses new ones."""
@@ -71,13 +77,19 @@ class Proxy:
 
     def restore(self) -> None:
         """Accepts connections again and takes every disturbance away."""
-        self._server.call("POST", self._path, {"enabled": True, "listen": self._listen})
-        for toxic in self._server.call("GET", self._path)["toxics"]:
-            self._server.call("DELETE", f"{self._path}/toxics/{toxic['name']}")
+        try:
+            self._server.call("POST", self._path, {"enabled": True, "listen": self._listen})
+            for toxic in self._server.call("GET", self._path)["toxics"]:
+                self._server.call("DELETE", f"{self._path}/toxics/{toxic['name']}")
+        except OSError:
+            # toxiproxy waits for ever if a connection breaks just when what disturbs it is taken away. From
+            # then on it answers nothing that has to do with this way.
+            self._open()
 
     def lead_to(self, port: int) -> None:
         """From now on it goes to another port; what is open is closed."""
-        wanted = {"enabled": True, "listen": self._listen, "upstream": f"127.0.0.1:{port}"}
+        self._target = f"127.0.0.1:{port}"
+        wanted = {"enabled": True, "listen": self._listen, "upstream": self._target}
         self._server.call("POST", self._path, wanted)
 
     def delay(self, milliseconds: int, jitter: int = 0) -> None:

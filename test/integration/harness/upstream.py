@@ -7,6 +7,7 @@ A behaviour is a dict. Fields, all optional:
     framing        "length", "chunked" or "close" (HTTP/1)
     delay_ms       between the effect and the answer
     hold           a name: the answer waits until release(name)
+    hold_mid_body  the same, when its headers and half of its body are written
     fault          "close_before_read", "close_after_read", "reset_after_read", "close_mid_body",
                    "reset_mid_body", "hang_mid_body" (until the other side leaves);
                    HTTP/2 alone: "refuse_stream", "goaway"
@@ -82,7 +83,9 @@ class Upstream:
         """The entries of that event whose fields are as given."""
         if not self.log_path.exists():
             return []
-        entries = [json.loads(line) for line in self.log_path.read_text().splitlines()]
+        # The last line may not be whole yet.
+        lines, _, _ = self.log_path.read_text().rpartition("\n")
+        entries = [json.loads(line) for line in lines.splitlines()]
         return [
             entry
             for entry in entries

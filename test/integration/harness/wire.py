@@ -3,10 +3,12 @@
 import dataclasses
 import socket
 import struct
+from pathlib import Path
 
 import h2.config
 import h2.connection
 import h2.events
+import h2.settings
 
 _TIMEOUT = 30.0
 
@@ -33,8 +35,14 @@ class WireResponse:
 class Http1Connection:
     """A socket that sends the bytes it is given and reads whole responses."""
 
-    def __init__(self, port: int, timeout: float = _TIMEOUT) -> None:
-        self.socket = socket.create_connection(("127.0.0.1", port), timeout=timeout)
+    def __init__(self, at: int | Path, timeout: float = _TIMEOUT) -> None:
+        """`at`: a port, or the path of a UNIX socket."""
+        if isinstance(at, Path):
+            self.socket = socket.socket(socket.AF_UNIX)
+            self.socket.settimeout(timeout)
+            self.socket.connect(str(at))
+        else:
+            self.socket = socket.create_connection(("127.0.0.1", at), timeout=timeout)
         self._buffer = b""
         self._taken = b""
 
@@ -53,9 +61,11 @@ class Http1Connection:
         path: str,
         headers: dict[str, str] | list[tuple[str, str]] = (),
         body: bytes = b"",
+        *,
+        host: str = "test",
     ) -> None:
         """Sends a request. Host and, for a body, content-length are added."""
-        pairs = [("host", "test"), *(headers.items() if isinstance(headers, dict) else headers)]
+        pairs = [("host", host), *(headers.items() if isinstance(headers, dict) else headers)]
         if body:
             pairs.append(("content-length", str(len(body))))
         lines = [f"{method} {path} HTTP/1.1", *(f"{name}: {value}" for name, value in pairs)]
@@ -167,13 +177,15 @@ class Http2Connection:
         body: bytes = b"",
         trailers: list[tuple[str, str]] = (),
         end: bool = True,
+        *,
+        host: str = "test",
     ) -> int:
         """Sends a request and returns its stream id. The body must fit the first window (64 KiB).
 
         `end=False`: as if more of it were to come.
         """
         stream = self._h2.get_next_available_stream_id()
-        pairs = [(":method", method), (":scheme", "http"), (":path", path), (":authority", "test")]
+        pairs = [(":method", method), (":scheme", "http"), (":path", path), (":authority", host)]
         pairs += headers.items() if isinstance(headers, dict) else headers
         self._h2.send_headers(stream, pairs, end_stream=end and not body and not trailers)
         for start in range(0, len(body), 16384):
@@ -196,6 +208,13 @@ class Http2Connection:
 
     def request(self, *arguments, **options) -> WireResponse:
         return self.finish(self.start(*arguments, **options))
+
+    def open_windows(self) -> None:
+        """From now on HTTP/2 lets the server send as much as it has: only the connection holds it up."""
+        largest, first = 2**31 - 1, 65535
+        self._h2.update_settings({h2.settings.SettingCodes.INITIAL_WINDOW_SIZE: largest})
+        self._h2.increment_flow_control_window(largest - first)
+        self._flush()
 
     def reset(self, stream: int) -> None:
         self._h2.reset_stream(stream)

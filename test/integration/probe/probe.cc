@@ -59,7 +59,7 @@ private:
   HeadersAction startHeld();
   HeadersAction requestFacts();
   HeadersAction sideRequest();
-  void whole(Within within);
+  void whole();
   void say(std::string line) { lines_ += std::move(line) + "\n"; }
 
   ProbeConfig& config_;
@@ -69,14 +69,14 @@ private:
   std::thread helper_;
 };
 
-class ProbeConfig : public FilterConfig {
+class ProbeConfig : public FilterFactory {
 public:
   ProbeConfig(ConfigHandle handle, ProbeMetrics metrics, std::string json)
-      : FilterConfig(handle), metrics(metrics), json(std::move(json)) {
+      : FilterFactory(handle), metrics(metrics), json(std::move(json)) {
     // Makes the scheduler on the main thread, as mailbox() asks.
     mailbox();
   }
-  using FilterConfig::handle;
+  using FilterFactory::handle;
 
   std::unique_ptr<Filter> createFilter(Stream stream) override {
     if (stream.requestHeaders().get("x-probe") == "throw-create") {
@@ -273,6 +273,8 @@ HeadersAction ProbeFilter::requestFacts() {
   say(fmt::format("state after {}", text(s.filterState("probe"))));
   s.addCustomFlag("PROBE");
   s.setSpanTag("probe", "tag");
+  const std::optional<SpanIds> ids = s.spanIds();
+  say(fmt::format("span {}", ids ? fmt::format("{} {}", ids->trace, ids->span) : "none"));
   const uint64_t limit = s.bufferLimit();
   s.setBufferLimit(limit + 1);
   say(fmt::format("limit {} {}", limit > 0, s.bufferLimit() == limit + 1));
@@ -352,12 +354,12 @@ HeadersAction ProbeFilter::sideRequest() {
   return HeadersAction::StopIteration;
 }
 
-void ProbeFilter::whole(Within within) {
+void ProbeFilter::whole() {
   std::string body;
-  for (const std::string_view chunk : stream().wholeBody(Direction::Request, within)) {
+  for (const std::string_view chunk : stream().wholeBody(Direction::Request)) {
     body += chunk;
   }
-  say(fmt::format("size {} body {}", stream().wholeBodySize(Direction::Request, within), body));
+  say(fmt::format("size {} body {}", stream().wholeBodySize(Direction::Request), body));
   reply();
 }
 
@@ -365,7 +367,7 @@ BodyAction ProbeFilter::onRequestBody(bool end) {
   throwIf("request-body");
   if (asked("whole")) {
     if (end) {
-      whole(Within::BodyHook);
+      whole();
     }
     return BodyAction::StopIterationAndBuffer;
   }
@@ -384,7 +386,7 @@ TrailersAction ProbeFilter::onRequestTrailers() {
   throwIf("request-trailers");
   if (asked("whole")) {
     say(fmt::format("trailer {}", text(stream().requestTrailers().get("x-trailer"))));
-    whole(Within::OtherHook);
+    whole();
     return TrailersAction::StopIteration;
   }
   return TrailersAction::Continue;
@@ -416,7 +418,7 @@ BodyAction ProbeFilter::onResponseBody(bool end) {
     if (!end) {
       return BodyAction::StopIterationAndBuffer;
     }
-    const size_t size = stream().wholeBodySize(Direction::Response, Within::BodyHook);
+    const size_t size = stream().wholeBodySize(Direction::Response);
     stream().received(Direction::Response).append(fmt::format(" +{}", size));
   }
   return BodyAction::Continue;
@@ -492,8 +494,8 @@ void ProbeFilter::onSideReset(uint64_t, SideStreamReset reason) {
 
 }  // namespace
 
-std::unique_ptr<FilterConfig> createFilterConfig(ConfigHandle handle, std::string_view,
-                                                 std::string_view json) {
+std::unique_ptr<FilterFactory> createFilterFactory(ConfigHandle handle, std::string_view,
+                                                   std::string_view json) {
   log(LogLevel::Info,
       fmt::format("probe: validation {} concurrency {}", isValidationMode(), concurrency()));
   if (json.find("throw") != std::string_view::npos) {

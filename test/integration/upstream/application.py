@@ -20,7 +20,13 @@ class Application:
         request = exchange.request
         number = next(self._numbers)
         facts = _facts(number, request)
-        self._recorder.write("received", **facts, headers=request.headers)
+        self._recorder.write(
+            "received",
+            **facts,
+            headers=request.headers,
+            authority=request.authority,
+            scheme=request.scheme,
+        )
         try:
             behaviour = self._scripts.choose(facts["key"], request.path, request.header(HEADER))
             if behaviour.fault in HTTP2_ONLY and request.protocol != "HTTP/2":
@@ -55,20 +61,22 @@ class Application:
         )
         if behaviour.early_hints:
             await exchange.interim(103, [("link", "</style.css>; rel=preload")])
-        await self._pause(exchange, behaviour)
-        if fault in MID_BODY:
+        await self._pause(exchange, behaviour.delay_ms, behaviour.hold)
+        if fault in MID_BODY or behaviour.hold_mid_body:
             await exchange.respond_half(response)
+        if behaviour.hold_mid_body:
+            await self._pause(exchange, 0, behaviour.hold_mid_body)
         if fault:
             await self._cut(exchange, fault, facts)
             return
-        await exchange.respond(response)
+        await (exchange.respond_rest if behaviour.hold_mid_body else exchange.respond)(response)
         self._recorder.write("answered", **facts, status=response.status)
 
-    async def _pause(self, exchange: Exchange, behaviour: Behaviour) -> None:
+    async def _pause(self, exchange: Exchange, delay_ms: int, hold: str | None) -> None:
         async def pause() -> None:
-            await asyncio.sleep(behaviour.delay_ms / 1000)
-            if behaviour.hold:
-                await self._scripts.hold(behaviour.hold)
+            await asyncio.sleep(delay_ms / 1000)
+            if hold:
+                await self._scripts.hold(hold)
 
         tasks = [asyncio.ensure_future(pause()), asyncio.ensure_future(exchange.gone.wait())]
         await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)

@@ -42,6 +42,7 @@ class Behaviour:
     framing: Framing = Framing.LENGTH
     delay_ms: int = 0  # Between the effect and the answer.
     hold: str | None = None  # Answer only after this name was released.
+    hold_mid_body: str | None = None  # The second half of the answer only after this name was released.
     fault: Fault | None = None
     send_continue: bool = True  # Whether `Expect: 100-continue` gets its 100.
     early_hints: bool = False  # A 103 before the answer.

@@ -19,6 +19,8 @@ class Request:
     path: str
     headers: Pairs  # Names in lower case, in order, without HTTP/2's pseudo-headers.
     protocol: str
+    authority: str | None
+    scheme: str | None = None  # HTTP/1.1 has none.
 
     def header(self, name: str) -> str | None:
         """All lines of that name, joined as HTTP allows."""
@@ -54,6 +56,10 @@ class Exchange(abc.ABC):
     @abc.abstractmethod
     async def respond_half(self, response: Response) -> None:
         """The headers of the whole response and half of its body."""
+
+    @abc.abstractmethod
+    async def respond_rest(self, response: Response) -> None:
+        """What respond_half() left out."""
 
     @abc.abstractmethod
     async def close(self) -> None:

@@ -80,7 +80,7 @@ def _parse(head: bytes) -> Request:
     for line in lines:
         name, _, value = line.partition(":")
         headers.append((name.lower(), value.strip()))
-    return Request(method, path, headers, protocol)
+    return Request(method, path, headers, protocol, dict(headers).get("host"))
 
 
 class Http1Exchange(Exchange):
@@ -130,6 +130,12 @@ class Http1Exchange(Exchange):
         body = b"".join(pieces)
         await self._peer.send(head + body[: len(body) // 2])
         self.reusable = False
+
+    async def respond_rest(self, response: Response) -> None:
+        _, pieces = self._encode(response)
+        body = b"".join(pieces)
+        await self._peer.send(body[len(body) // 2 :])
+        self.reusable = response.framing is not Framing.CLOSE
 
     async def close(self) -> None:
         self.reusable = False

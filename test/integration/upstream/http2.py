@@ -85,7 +85,14 @@ class _Connection:
     def _start(self, event: h2.events.RequestReceived) -> None:
         fields = dict(event.headers)
         headers = [(name, value) for name, value in event.headers if not name.startswith(":")]
-        request = Request(fields[":method"], fields.get(":path", ""), headers, "HTTP/2")
+        request = Request(
+            fields[":method"],
+            fields.get(":path", ""),
+            headers,
+            "HTTP/2",
+            fields.get(":authority"),
+            fields.get(":scheme"),
+        )
         stream = Http2Exchange(self, event.stream_id, request)
         self._streams[event.stream_id] = stream
         task = asyncio.ensure_future(self._application.run(stream))
@@ -130,16 +137,15 @@ class Http2Exchange(Exchange):
     async def respond(self, response: Response) -> None:
         body = b"" if self.request.method == "HEAD" else response.body
         self._send_headers(response, end=not body and not response.trailers)
-        if body:
-            await self._send_body(body, end=not response.trailers)
-        if response.trailers:
-            self._send(lambda h2c: h2c.send_headers(self._id, response.trailers, end_stream=True))
-        await self._connection.peer.writer.drain()
+        await self._send_end(body, response)
 
     async def respond_half(self, response: Response) -> None:
         self._send_headers(response, end=False)
         await self._send_body(response.body[: len(response.body) // 2], end=False)
         await self._connection.peer.writer.drain()
+
+    async def respond_rest(self, response: Response) -> None:
+        await self._send_end(response.body[len(response.body) // 2 :], response)
 
     async def close(self) -> None:
         self._connection.peer.close()
@@ -163,6 +169,14 @@ class Http2Exchange(Exchange):
         if response.status not in (204, 304) and not response.trailers:
             headers.append(("content-length", str(len(response.body))))
         self._send(lambda h2c: h2c.send_headers(self._id, headers, end_stream=end))
+
+    async def _send_end(self, body: bytes, response: Response) -> None:
+        """The last of the body, and the trailers."""
+        if body:
+            await self._send_body(body, end=not response.trailers)
+        if response.trailers:
+            self._send(lambda h2c: h2c.send_headers(self._id, response.trailers, end_stream=True))
+        await self._connection.peer.writer.drain()
 
     async def _send_body(self, body: bytes, end: bool) -> None:
         position = 0

@@ -5,15 +5,17 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
-#include "source/store/postgres/backoff.h"
-#include "source/store/postgres/conninfo.h"
-#include "source/store/postgres/error_scope.h"
-#include "source/store/postgres/migrations.h"
-#include "source/store/postgres/parameters.h"
-#include "source/store/postgres/queue_bound.h"
-#include "source/store/postgres/resolver.h"
-#include "source/store/postgres/rows.h"
-#include "source/store/postgres/wire.h"
+#include "source/store/postgres/engine/backoff.h"
+#include "source/store/postgres/engine/error_scope.h"
+#include "source/store/postgres/operations/queue_bound.h"
+#include "source/store/postgres/operations/rows.h"
+#include "source/store/postgres/schema/migrations.h"
+#include "source/store/postgres/wire/conninfo.h"
+#include "source/store/postgres/wire/parameters.h"
+#include "source/store/postgres/wire/resolver.h"
+#include "source/store/postgres/wire/wire.h"
+#include "sql/migrations.h"
+#include "sql/privileges.h"
 #include "test/store/postgres/scripted_operation.h"
 
 namespace idempotency::postgres {
@@ -102,12 +104,12 @@ TEST(ArraysTest, RangeIsOfTheValues) {
 
 TEST(RowsTest, LeaseIsJudgedByTheRowsOwnClock) {
   const auto record = [](int64_t lease_until, int64_t now) {
-    std::vector<std::string> row(KeyColumn::Now + 1);
-    appendInt16(row[KeyColumn::State], 1);
-    appendInt64(row[KeyColumn::LeaseUntil], lease_until);
-    appendInt64(row[KeyColumn::ExpiresAt], 1'000'000);
-    appendInt64(row[KeyColumn::Now], now);
-    const PqResult result = makeResult({row}, KeyColumn::Now + 1);
+    std::vector<std::string> row(RecordColumn::Now + 1);
+    appendInt16(row[RecordColumn::State], 1);
+    appendInt64(row[RecordColumn::LeaseUntil], lease_until);
+    appendInt64(row[RecordColumn::ExpiresAt], 1'000'000);
+    appendInt64(row[RecordColumn::Now], now);
+    const PqResult result = makeResult({row}, RecordColumn::Now + 1);
     return readRecord(Rows(result.get()), 0);
   };
   EXPECT_TRUE(record(1000, 999).lease_alive);
@@ -120,38 +122,38 @@ TEST(RowsTest, LeaseIsJudgedByTheRowsOwnClock) {
 
 // --- Error codes
 
-TEST(ErrorScopeTest, TellsWhoseFaultItIs) {
+TEST(ErrorScopeTest, ClassifiesWhatAnErrorAffects) {
   struct Case {
     const char* sqlstate;
     ErrorScope scope;
     bool new_session;
-    bool outage;
+    Evidence evidence;
   };
   for (const Case& test : {
-           Case{"22021", ErrorScope::Statement, false, false},  // Bad bytes.
-           Case{"23505", ErrorScope::Statement, false, false},  // Unique violation.
-           Case{"23514", ErrorScope::Statement, false, false},  // No partition.
-           Case{"54000", ErrorScope::Statement, false, false},  // Index row too long.
-           Case{"P0001", ErrorScope::Statement, false, false},  // A trigger's.
-           Case{"40001", ErrorScope::Transient, false, false},
-           Case{"40P01", ErrorScope::Transient, false, false},
-           Case{"55P03", ErrorScope::Statement, false, true},  // Lock.
-           Case{"57014", ErrorScope::Statement, false, true},  // Time limit.
-           Case{"53100", ErrorScope::Server, false, true},     // Disk full.
-           Case{"53300", ErrorScope::Server, false, true},     // Too many connections.
-           Case{"25006", ErrorScope::Server, true, true},      // Read-only.
-           Case{"26000", ErrorScope::Server, true, true},      // Prepared statement gone.
-           Case{"57P01", ErrorScope::Server, true, true},      // Shut-down.
-           Case{"08006", ErrorScope::Server, true, true},
-           Case{"42P01", ErrorScope::Server, false, true},  // Table gone.
-           Case{"42501", ErrorScope::Server, false, true},  // No permission.
-           Case{"58030", ErrorScope::Server, false, true},  // I/O.
-           Case{"XX001", ErrorScope::Server, false, true},  // Corrupted.
-           Case{"", ErrorScope::Server, true, true},        // libpq's own.
+           Case{"22021", ErrorScope::Statement, false, Evidence::None},  // Bad bytes.
+           Case{"23505", ErrorScope::Statement, false, Evidence::None},  // Unique violation.
+           Case{"23514", ErrorScope::Statement, false, Evidence::None},  // No partition.
+           Case{"54000", ErrorScope::Statement, false, Evidence::None},  // Index row too long.
+           Case{"P0001", ErrorScope::Statement, false, Evidence::None},  // A trigger's.
+           Case{"40001", ErrorScope::Transient, false, Evidence::None},
+           Case{"40P01", ErrorScope::Transient, false, Evidence::None},
+           Case{"55P03", ErrorScope::Statement, false, Evidence::Timeout},  // Lock.
+           Case{"57014", ErrorScope::Statement, false, Evidence::Timeout},  // Time limit.
+           Case{"53100", ErrorScope::Server, false, Evidence::Outage},      // Disk full.
+           Case{"53300", ErrorScope::Server, false, Evidence::Outage},      // Too many connections.
+           Case{"25006", ErrorScope::Server, true, Evidence::Outage},       // Read-only.
+           Case{"26000", ErrorScope::Server, true, Evidence::Outage},  // Prepared statement gone.
+           Case{"57P01", ErrorScope::Server, true, Evidence::Outage},  // Shut-down.
+           Case{"08006", ErrorScope::Server, true, Evidence::Outage},
+           Case{"42P01", ErrorScope::Server, false, Evidence::Outage},  // Table gone.
+           Case{"42501", ErrorScope::Server, false, Evidence::Outage},  // No permission.
+           Case{"58030", ErrorScope::Server, false, Evidence::Outage},  // I/O.
+           Case{"XX001", ErrorScope::Server, false, Evidence::Outage},  // Corrupted.
+           Case{"", ErrorScope::Server, true, Evidence::Outage},        // libpq's own.
        }) {
     EXPECT_EQ(scopeOf(test.sqlstate), test.scope) << test.sqlstate;
     EXPECT_EQ(needsNewSession(test.sqlstate), test.new_session) << test.sqlstate;
-    EXPECT_EQ(countsAsOutage(test.sqlstate), test.outage) << test.sqlstate;
+    EXPECT_EQ(evidenceOf(test.sqlstate), test.evidence) << test.sqlstate;
   }
 }
 
@@ -192,7 +194,7 @@ TEST(QueueBoundTest, MovedTicketGivesItsPlaceBackOnce) {
   EXPECT_EQ(bound->usedBytes(), 0U);
 }
 
-TEST(BackoffTest, PausesGrowToABoundAndStartAnew) {
+TEST(BackoffTest, PausesGrowToABoundAndRestart) {
   double jitter = 0.999999;
   Backoff backoff(50ms, 300ms, [&] { return jitter; });
   EXPECT_EQ(backoff.next(), 50ms);
@@ -246,6 +248,22 @@ TEST(ConninfoTest, DefaultsGiveWayToWhatTheStringSays) {
   EXPECT_FALSE(conninfo.options.contains("connect_timeout")) << "libpq does not keep it";
 }
 
+TEST(ConninfoTest, RemoteHostWithoutTlsMayTravelInClear) {
+  for (const char* const clear :
+       {"host=db", "host=db sslmode=prefer", "host=db sslmode=allow", "host=db sslmode=disable",
+        "host=10.0.0.1", "hostaddr=10.0.0.1", "host=localhost hostaddr=10.0.0.1",
+        "host=/run/postgresql,db", "postgresql://db/app", "host=fd00::1"}) {
+    EXPECT_TRUE(mayTravelInClear(clear)) << clear;
+  }
+  for (const char* const safe :
+       {"host=db sslmode=verify-full", "host=db sslmode=verify-ca", "host=db sslmode=require",
+        "postgresql://db/app?sslmode=verify-full", "host=/run/postgresql", "host=@postgres",
+        "host=localhost", "host=127.0.0.1", "host=127.1.2.3", "host=::1", "hostaddr=127.0.0.1",
+        "host=db hostaddr=127.0.0.1", "dbname=app", "not a conninfo"}) {
+    EXPECT_FALSE(mayTravelInClear(safe)) << safe;
+  }
+}
+
 TEST(ConninfoTest, OnlyNamesAreLookedUp) {
   EXPECT_TRUE(needsLookUp({"db.example", "", ""}));
   EXPECT_FALSE(needsLookUp({"db.example", "", "10.0.0.1"}));
@@ -274,7 +292,7 @@ TEST(ResolverTest, NameWithoutAddressIsAnErrorUnlessAnotherHasOne) {
   EXPECT_THAT(*hosts, ElementsAre(Host{"10.0.0.1", "", ""}));
 }
 
-TEST(ResolverTest, PasswordIsReadAnewAndWithoutItsLineEnd) {
+TEST(ResolverTest, PasswordIsReadEachTimeAndWithoutItsLineEnd) {
   const std::string path = std::string(std::getenv("TEST_TMPDIR")) + "/password";
   std::ofstream(path) << "first\r\n";
   EXPECT_EQ(*resolveNow({}, path).password, "first");
@@ -288,25 +306,26 @@ TEST(ResolverTest, PasswordIsReadAnewAndWithoutItsLineEnd) {
 // --- Migrations
 
 TEST(MigrationsTest, ThoseOfThisProgramCountUpToTheSchemaThatItNeeds) {
-  const auto migrations = readMigrations(migrationFiles());
+  const auto migrations = readMigrations(postgresMigrations());
   ASSERT_TRUE(migrations.ok()) << migrations.status();
   EXPECT_EQ(migrations->size(), static_cast<size_t>(SchemaVersion));
-  EXPECT_THAT(std::string(privilegesSql()), HasSubstr("idempotency_filter"));
+  ASSERT_EQ(postgresPrivileges().size(), 1U);
+  EXPECT_THAT(std::string(postgresPrivileges()[0].text), HasSubstr("idempotency_filter"));
 }
 
 TEST(MigrationsTest, GapsAndMissingHeadersAreErrors) {
-  const SqlFile good[] = {{"0001_a.sql", "-- compatible-with: 1\n"},
-                          {"0002_b.sql", "-- compatible-with: 1\n"}};
+  const EmbeddedText good[] = {{"0001_a.sql", "-- compatible-with: 1\n"},
+                               {"0002_b.sql", "-- compatible-with: 1\n"}};
   const auto migrations = readMigrations(good);
   ASSERT_TRUE(migrations.ok());
   EXPECT_EQ((*migrations)[1].version, 2);
   EXPECT_EQ((*migrations)[1].compatible_with, 1);
-  for (const std::vector<SqlFile>& bad : {
-           std::vector<SqlFile>{{"0002_b.sql", "-- compatible-with: 1\n"}},
-           std::vector<SqlFile>{{"a.sql", "-- compatible-with: 1\n"}},
-           std::vector<SqlFile>{{"0001_a.sql", "CREATE TABLE x ()"}},
-           std::vector<SqlFile>{{"0001_a.sql", "-- compatible-with: 2\n"}},
-           std::vector<SqlFile>{{"0001_a.sql", "-- compatible-with: x\n"}},
+  for (const std::vector<EmbeddedText>& bad : {
+           std::vector<EmbeddedText>{{"0002_b.sql", "-- compatible-with: 1\n"}},
+           std::vector<EmbeddedText>{{"a.sql", "-- compatible-with: 1\n"}},
+           std::vector<EmbeddedText>{{"0001_a.sql", "CREATE TABLE x ()"}},
+           std::vector<EmbeddedText>{{"0001_a.sql", "-- compatible-with: 2\n"}},
+           std::vector<EmbeddedText>{{"0001_a.sql", "-- compatible-with: x\n"}},
        }) {
     EXPECT_FALSE(readMigrations(bad).ok());
   }

@@ -27,7 +27,7 @@ INSTANTIATE_TEST_SUITE_P(PgBouncer, StoreContractTest, ::testing::Values(pgBounc
 INSTANTIATE_TEST_SUITE_P(PgBouncer, MaintenanceContractTest, ::testing::Values(pgBouncerKind()),
                          storeKindName);
 
-Deadline in(std::chrono::milliseconds time) {
+store::Deadline in(std::chrono::milliseconds time) {
   return std::chrono::steady_clock::now() + time;
 }
 
@@ -41,42 +41,41 @@ protected:
   PgBouncer pooler_;
   PostgresRig rig_;
 
-  PostgresStore& store() { return rig_.postgres(); }
-  static ClaimRequest request(const std::string& key) {
-    ClaimRequest request;
+  postgres::PostgresStore& store() { return rig_.postgres(); }
+  static store::ClaimRequest request(const std::string& key) {
+    store::ClaimRequest request;
     request.identity = {"tenant", "operation", key};
     request.fingerprint = std::string(33, 'f');
-    request.attempt = newAttempt();
+    request.attempt = store::newAttempt();
     return request;
   }
-  ClaimResult claim(const std::string& key, Deadline deadline = soon()) {
-    Answer<ClaimResult> answer;
+  store::ClaimResult claim(const std::string& key, store::Deadline deadline = soon()) {
+    Answer<store::ClaimResult> answer;
     store().claim(request(key), deadline, answer.callback());
     return answer.get();
   }
   // Claims and completes; whether both went well.
   bool live(const std::string& key) {
-    const ClaimRequest wanted = request(key);
-    Answer<ClaimResult> claimed;
+    const store::ClaimRequest wanted = request(key);
+    Answer<store::ClaimResult> claimed;
     store().claim(wanted, in(2s), claimed.callback());
-    if (!std::holds_alternative<Claimed>(claimed.get())) {
+    if (!std::holds_alternative<store::Claimed>(claimed.get())) {
       return false;
     }
-    CompleteRequest completion;
-    completion.claim = {wanted.identity, wanted.attempt};
+    protocol::Completed completion;
     completion.status = 200;
     completion.response_schema = 1;
     completion.response = "response of " + key;
-    Answer<WriteResult> written;
-    store().complete(completion, in(2s), written.callback());
-    return written.get().outcome == WriteOutcome::Done;
+    Answer<store::WriteResult> written;
+    store().settle({wanted.identity, wanted.attempt}, completion, in(2s), written.callback());
+    return written.get().outcome == store::WriteOutcome::Done;
   }
   void expectReplay(const std::string& key) {
-    Answer<LookUpResult> found;
+    Answer<store::LookUpResult> found;
     store().lookUp({"tenant", "operation", key}, soon(), found.callback());
-    const LookUpResult result = found.get();
-    ASSERT_TRUE(std::holds_alternative<Record>(result)) << key;
-    EXPECT_EQ(std::get<Record>(result).response, "response of " + key);
+    const store::LookUpResult result = found.get();
+    ASSERT_TRUE(std::holds_alternative<store::Record>(result)) << key;
+    EXPECT_EQ(std::get<store::Record>(result).response, "response of " + key);
   }
   // How many of the server's sessions are the pooler's, for this database.
   size_t serverSessions() {
@@ -98,9 +97,9 @@ TEST_F(PgBouncerTest, ThePoolerIsRestarted) {
   ASSERT_TRUE(live("before"));
   for (const int signal : {SIGTERM, SIGKILL}) {
     pooler_.stop(signal);
-    const ClaimResult result = claim(fmt::format("without {}", signal), in(300ms));
-    EXPECT_TRUE(std::holds_alternative<Unavailable>(result) ||
-                std::holds_alternative<InDoubt>(result))
+    const store::ClaimResult result = claim(fmt::format("without {}", signal), in(300ms));
+    EXPECT_TRUE(std::holds_alternative<store::Unavailable>(result) ||
+                std::holds_alternative<store::InDoubt>(result))
         << result.index();
     pooler_.start();
     int tries = 0;
@@ -115,8 +114,8 @@ TEST_F(PgBouncerTest, ThePoolerIsRestarted) {
 TEST_F(PgBouncerTest, NothingAcknowledgedIsLostWhenThePoolerDiesUnderLoad) {
   constexpr size_t Claims = 400;
   rig_.waitUntilUp();
-  std::vector<ClaimRequest> requests;
-  std::vector<Answer<ClaimResult>> answers(Claims);
+  std::vector<store::ClaimRequest> requests;
+  std::vector<Answer<store::ClaimResult>> answers(Claims);
   for (size_t i = 0; i < Claims; ++i) {
     requests.push_back(request(fmt::format("load {}", i)));
   }
@@ -137,15 +136,15 @@ TEST_F(PgBouncerTest, NothingAcknowledgedIsLostWhenThePoolerDiesUnderLoad) {
   }
   size_t claimed = 0;
   for (size_t i = 0; i < Claims; ++i) {
-    const ClaimResult result = answers[i].get();
-    const std::string attempts = fmt::format("SELECT attempt FROM idempotency.key WHERE key = {}",
-                                             literal(requests[i].identity.key));
-    if (std::holds_alternative<Claimed>(result)) {
+    const store::ClaimResult result = answers[i].get();
+    const std::string attempts = fmt::format(
+        "SELECT attempt FROM idempotency.record WHERE key = {}", literal(requests[i].identity.key));
+    if (std::holds_alternative<store::Claimed>(result)) {
       ++claimed;
       EXPECT_EQ(rig_.sql(attempts), (TextRows{{std::to_string(requests[i].attempt)}}));
     } else {
       // A claim that came through after all belongs to nobody: the store takes it back.
-      EXPECT_FALSE(std::holds_alternative<Exists>(result));
+      EXPECT_FALSE(std::holds_alternative<store::Exists>(result));
       EXPECT_TRUE(eventually([&] { return rig_.sql(attempts).empty(); })) << i;
     }
   }
@@ -188,13 +187,13 @@ TEST_F(TransactionModeTest, IsNamedAsTheReasonAndClaimsNoKeyTwice) {
   })) << store().stats().last_error;
   constexpr size_t Rivals = 8;
   for (int key = 0; key < 25; ++key) {
-    std::vector<Answer<ClaimResult>> answers(Rivals);
+    std::vector<Answer<store::ClaimResult>> answers(Rivals);
     for (auto& answer : answers) {
       store().claim(request(fmt::format("key {}", key)), in(500ms), answer.callback());
     }
     size_t winners = 0;
     for (const auto& answer : answers) {
-      winners += std::holds_alternative<Claimed>(answer.get()) ? 1 : 0;
+      winners += std::holds_alternative<store::Claimed>(answer.get()) ? 1 : 0;
     }
     EXPECT_LE(winners, 1U);
   }

@@ -13,6 +13,8 @@ INSTANTIATE_TEST_SUITE_P(Postgres, StoreContractTest, ::testing::Values(postgres
                          storeKindName);
 INSTANTIATE_TEST_SUITE_P(Postgres, MaintenanceContractTest, ::testing::Values(postgresKind()),
                          storeKindName);
+INSTANTIATE_TEST_SUITE_P(Postgres, OperatorContractTest, ::testing::Values(postgresKind()),
+                         storeKindName);
 
 }  // namespace
 }  // namespace idempotency::test

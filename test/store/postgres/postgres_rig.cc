@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 #include <stdexcept>
 
+#include "source/store/postgres/postgres_operator_store.h"
+
 namespace idempotency::test {
 namespace {
 
@@ -17,16 +19,16 @@ std::string fromHex(const std::string& text) {
   return bytes;
 }
 
-PostgresStoreOptions optionsFor(const std::string& conninfo) {
-  PostgresStoreOptions options;
+postgres::PostgresStoreOptions optionsFor(const std::string& conninfo) {
+  postgres::PostgresStoreOptions options;
   options.postgres.conninfo = conninfo;
   options.postgres.connections = Connections;
   options.postgres.timeout = std::chrono::seconds(5);
   return options;
 }
 
-std::unique_ptr<PostgresStore> makeStore(const PostgresStoreOptions& options) {
-  auto store = PostgresStore::create(options);
+std::unique_ptr<postgres::PostgresStore> makeStore(const postgres::PostgresStoreOptions& options) {
+  auto store = postgres::PostgresStore::create(options);
   if (!store.ok()) {
     throw std::runtime_error(store.status().ToString());
   }
@@ -61,11 +63,19 @@ PostgresRig::~PostgresRig() {
   PostgresServer::shared().giveBackDatabase(database_);
 }
 
-Store& PostgresRig::other() {
+store::Store& PostgresRig::other() {
   if (other_ == nullptr) {
     other_ = makeStore(optionsFor(throughPooler()));
   }
   return *other_;
+}
+
+std::unique_ptr<store::OperatorStore> PostgresRig::openOperator() {
+  auto opened = postgres::PostgresOperatorStore::open({.conninfo = conninfo()});
+  if (!opened.ok()) {
+    throw std::runtime_error(opened.status().ToString());
+  }
+  return *std::move(opened);
 }
 
 std::string PostgresRig::throughPooler() const {
@@ -83,7 +93,7 @@ void PostgresRig::start() {
 
 void PostgresRig::start(std::chrono::milliseconds timeout, bool allow_asynchronous_commit,
                         const std::string& more, uint64_t queue_operations, uint32_t connections) {
-  PostgresStoreOptions options = optionsFor(conninfo() + " port=1 " + more);
+  postgres::PostgresStoreOptions options = optionsFor(conninfo() + " port=1 " + more);
   options.postgres.timeout = timeout;
   options.postgres.allow_asynchronous_commit = allow_asynchronous_commit;
   options.queue_operations = queue_operations;
@@ -94,10 +104,14 @@ void PostgresRig::start(std::chrono::milliseconds timeout, bool allow_asynchrono
 void PostgresRig::passTime(std::chrono::milliseconds time) {
   sql(fmt::format(
       "SET jit = off;"
-      "UPDATE idempotency.key SET lease_until = lease_until - t, expires_at = expires_at - t,"
+      "UPDATE idempotency.record SET lease_until = lease_until - t, expires_at = expires_at - t,"
       " reap_at = reap_at - t, claimed_at = claimed_at - t, created_at = created_at - t,"
       " completed_at = completed_at - t, reconcile_after = reconcile_after - t"
       " FROM (SELECT interval '{0} ms') AS passed (t);"
+      "UPDATE idempotency.unsettled SET since = since - interval '{0} ms',"
+      " next_try = next_try - interval '{0} ms';"
+      "UPDATE idempotency.tenant_use SET asked_at = asked_at - interval '{0} ms',"
+      " counted_at = counted_at - interval '{0} ms';"
       "UPDATE idempotency.response SET expires_at = expires_at - interval '{0} ms';"
       "UPDATE idempotency.leader SET lease_until = lease_until - interval '{0} ms';"
       "UPDATE idempotency.sweep_position SET swept_to = swept_to - interval '{0} ms',"
@@ -105,9 +119,10 @@ void PostgresRig::passTime(std::chrono::milliseconds time) {
       time.count()));
 }
 
-void PostgresRig::setRecoveryPoint(const Identity& identity, const std::string& recovery_point) {
+void PostgresRig::setRecoveryPoint(const protocol::Identity& identity,
+                                   const std::string& recovery_point) {
   sql(
-      fmt::format("UPDATE idempotency.key SET recovery_point = '{}' WHERE tenant = {} AND"
+      fmt::format("UPDATE idempotency.record SET recovery_point = '{}' WHERE tenant = {} AND"
                   " operation = {} AND key = {}",
                   recovery_point, literal(identity.tenant), literal(identity.operation),
                   literal(identity.key)));
@@ -116,11 +131,11 @@ void PostgresRig::setRecoveryPoint(const Identity& identity, const std::string& 
 std::vector<AuditEntry> PostgresRig::audit() {
   std::vector<AuditEntry> entries;
   for (const auto& row :
-       sql("SELECT action, tenant, operation, key, count FROM idempotency.audit ORDER BY id")) {
+       sql("SELECT action, tenant, operation, key, records FROM idempotency.audit ORDER BY id")) {
     AuditEntry entry;
     entry.action = row[0];
     if (row[3] != "NULL") {
-      entry.identity = Identity{fromHex(row[1]), fromHex(row[2]), fromHex(row[3])};
+      entry.identity = protocol::Identity{fromHex(row[1]), fromHex(row[2]), fromHex(row[3])};
     }
     entry.count = std::stoull(row[4]);
     entries.push_back(std::move(entry));
@@ -131,7 +146,7 @@ std::vector<AuditEntry> PostgresRig::audit() {
 void PostgresRig::block() {
   blocker_.reset(PQconnectdb(conninfo().c_str()));
   const postgres::PqResult result(
-      PQexec(blocker_.get(), "BEGIN; LOCK TABLE idempotency.key IN ACCESS EXCLUSIVE MODE"));
+      PQexec(blocker_.get(), "BEGIN; LOCK TABLE idempotency.record IN ACCESS EXCLUSIVE MODE"));
   if (PQresultStatus(result.get()) != PGRES_COMMAND_OK) {
     throw std::runtime_error(PQerrorMessage(blocker_.get()));
   }

@@ -19,9 +19,10 @@ public:
   PostgresRig(std::string pooler_folder, int pooler_port);
   ~PostgresRig() override;
 
-  Store& store() override { return *store_; }
-  MaintenanceStore& maintenance() override { return *store_; }
-  Store& other() override;
+  store::Store& store() override { return *store_; }
+  store::MaintenanceStore& maintenance() override { return *store_; }
+  store::Store& other() override;
+  std::unique_ptr<store::OperatorStore> openOperator() override;
   void stop() override;
   void start() override;
   // As start(), with settings of the store; `more` is added to the conninfo.
@@ -29,7 +30,8 @@ public:
              const std::string& more = "", uint64_t queue_operations = 20'000,
              uint32_t connections = 4);
   void passTime(std::chrono::milliseconds time) override;
-  void setRecoveryPoint(const Identity& identity, const std::string& recovery_point) override;
+  void setRecoveryPoint(const protocol::Identity& identity,
+                        const std::string& recovery_point) override;
   std::vector<AuditEntry> audit() override;
   void block() override;
   void unblock() override;
@@ -40,7 +42,7 @@ public:
   // Between the store and the server.
   FaultyProxy& proxy() { return proxy_; }
 
-  PostgresStore& postgres() { return *store_; }
+  postgres::PostgresStore& postgres() { return *store_; }
   // Straight to the server.
   std::string conninfo() const { return PostgresServer::shared().conninfo(database_); }
   TextRows sql(const std::string& text) const { return query(conninfo(), text); }
@@ -53,8 +55,8 @@ private:
   const int pooler_port_;
   std::string database_;
   FaultyProxy proxy_;
-  std::unique_ptr<PostgresStore> store_;
-  std::unique_ptr<PostgresStore> other_;
+  std::unique_ptr<postgres::PostgresStore> store_;
+  std::unique_ptr<postgres::PostgresStore> other_;
   postgres::PqConnection blocker_;
 };
 

@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "source/store/postgres/operation.h"
+#include "source/store/postgres/operations/operation.h"
 
 namespace idempotency::postgres {
 
@@ -31,12 +31,11 @@ public:
     Group group = Group::None;
     size_t bytes = 0;
     size_t statements = 1;
-    Deadline deadline = Deadline::max();
-    Attempt attempt = 0;
-    std::string counted_tenant = {};
+    store::Deadline deadline = store::Deadline::max();
+    protocol::Attempt attempt = 0;
     Next after_results = Next::Finished;
     Next after_loss = Next::Finished;
-    std::optional<Leftover> leftover = {};
+    std::optional<Orphan> orphan = {};
     bool finished = false;
   };
 
@@ -48,7 +47,9 @@ public:
   ~ScriptedOperation() override { log_->destroyed = true; }
 
   Lane lane() const override { return script_.lane; }
-  const Identity* identity() const override { return script_.key.empty() ? nullptr : &identity_; }
+  const protocol::Identity* identity() const override {
+    return script_.key.empty() ? nullptr : &identity_;
+  }
   size_t bytes() const override { return script_.bytes; }
   size_t statementCount() const override { return script_.statements; }
   StatementId bind(size_t, Parameters& parameters) const override {
@@ -64,10 +65,7 @@ public:
       arrays.bytes(0, identity_.key);
     }
   }
-  Attempt memberAttempt() const override { return script_.attempt; }
-  const std::string* countedTenant() const override {
-    return script_.counted_tenant.empty() ? nullptr : &script_.counted_tenant;
-  }
+  protocol::Attempt memberAttempt() const override { return script_.attempt; }
   Next onResults(std::span<const Rows> results) override {
     ++log_->results;
     log_->rows = results.back().count();
@@ -84,13 +82,13 @@ public:
   }
   void onDeadline(bool) override { ++log_->deadlines; }
   bool finished() const override { return script_.finished; }
-  std::optional<Leftover> leftover() const override { return script_.leftover; }
+  std::optional<Orphan> orphan() const override { return script_.orphan; }
 
   const std::string& key() const { return script_.key; }
 
 private:
   const Script script_;
-  const Identity identity_;
+  const protocol::Identity identity_;
   const std::shared_ptr<OperationLog> log_;
 };
 

@@ -59,31 +59,33 @@ std::string jsonString(std::string_view bytes) {
   return out + "\"";
 }
 
-std::string_view name(RecordState state) {
+std::string_view name(protocol::RecordState state) {
   switch (state) {
-    case RecordState::InProgress:
+    case protocol::RecordState::InProgress:
       return "in_progress";
-    case RecordState::Completed:
+    case protocol::RecordState::Completed:
       return "completed";
-    case RecordState::FailedRetryable:
+    case protocol::RecordState::FailedRetryable:
       return "failed";
-    case RecordState::Unknown:
+    case protocol::RecordState::Unknown:
       return "unknown";
-    case RecordState::Expired:
+    case protocol::RecordState::Expired:
       return "expired";
   }
   return "no such state";
 }
 
-std::string_view name(WriteOutcome outcome) {
+std::string_view name(store::WriteOutcome outcome) {
   switch (outcome) {
-    case WriteOutcome::Unavailable:
+    case store::WriteOutcome::Unavailable:
       return "unavailable";
-    case WriteOutcome::InDoubt:
+    case store::WriteOutcome::InDoubt:
       return "in_doubt";
-    case WriteOutcome::Fenced:
+    case store::WriteOutcome::Locked:
+      return "locked";
+    case store::WriteOutcome::Fenced:
       return "fenced";
-    case WriteOutcome::Done:
+    case store::WriteOutcome::Done:
       return "done";
   }
   return "no such outcome";
@@ -105,29 +107,29 @@ std::string_view name(postgres::Breaker::State state) {
 std::string told(std::string_view result, const std::string& reason) {
   return fmt::format(R"("result":"{}","reason":{})", result, jsonString(reason));
 }
-std::string told(const Record& record, std::string_view result) {
+std::string told(const store::Record& record, std::string_view result) {
   return fmt::format(R"("result":"{}","state":"{}","attempt":{},"response":{})", result,
                      name(record.state), record.attempt, jsonString(record.response.value_or("")));
 }
-std::string describe(const Unavailable& result) {
+std::string describe(const store::Unavailable& result) {
   return told("unavailable", result.reason);
 }
-std::string describe(const InDoubt& result) {
+std::string describe(const store::InDoubt& result) {
   return told("in_doubt", result.reason);
 }
-std::string describe(const OverQuota&) {
+std::string describe(const store::OverQuota&) {
   return told("over_quota", "");
 }
-std::string describe(const Claimed& result) {
+std::string describe(const store::Claimed& result) {
   return fmt::format(R"("result":"claimed","attempt":{})", result.attempt);
 }
-std::string describe(const Exists& result) {
+std::string describe(const store::Exists& result) {
   return told(result.record, "exists");
 }
-std::string describe(const Absent&) {
+std::string describe(const store::Absent&) {
   return told("absent", "");
 }
-std::string describe(const Record& record) {
+std::string describe(const store::Record& record) {
   return told(record, "found");
 }
 
@@ -142,24 +144,24 @@ void answer(int64_t id, steady_clock::time_point since, const std::string& membe
   std::fflush(stdout);
 }
 
-ClaimRef claimRef(const object& command) {
+store::ClaimRef claimRef(const object& command) {
   return {{"tenant", "operation", text(command, "key")}, number(command, "attempt", 0)};
 }
 
 class Driver {
 public:
-  explicit Driver(std::unique_ptr<PostgresStore> store) : store_(std::move(store)) {}
+  explicit Driver(std::unique_ptr<postgres::PostgresStore> store) : store_(std::move(store)) {}
 
   // False: no such operation.
   bool run(const object& command) {
     const int64_t id = number(command, "id", 0);
     const std::string op = text(command, "op");
     const auto now = steady_clock::now();
-    const Deadline deadline = now + milliseconds(number(command, "deadline_ms", 5000));
+    const store::Deadline deadline = now + milliseconds(number(command, "deadline_ms", 5000));
     const auto variant = [id, now](const auto& result) {
       answer(id, now, std::visit([](const auto& content) { return describe(content); }, result));
     };
-    const auto write = [id, now](const WriteResult& result) {
+    const auto write = [id, now](const store::WriteResult& result) {
       answer(id, now, told(name(result.outcome), result.reason));
     };
     if (op == "claim") {
@@ -167,13 +169,13 @@ public:
     } else if (op == "look_up") {
       store_->lookUp(claimRef(command).identity, deadline, variant);
     } else if (op == "complete") {
-      store_->complete(completeRequest(command), deadline, write);
+      store_->settle(claimRef(command), completion(command), deadline, write);
     } else if (op == "fail") {
-      store_->fail({claimRef(command), "failed"}, deadline, write);
+      store_->settle(claimRef(command), protocol::Failed{"failed"}, deadline, write);
     } else if (op == "release") {
-      store_->release(claimRef(command), deadline, write);
+      store_->settle(claimRef(command), protocol::Released{}, deadline, write);
     } else if (op == "mark_unknown") {
-      store_->markUnknown({claimRef(command), "lost", {}}, deadline, write);
+      store_->settle(claimRef(command), protocol::Unknown{"lost", {}}, deadline, write);
     } else if (op == "stats") {
       answer(id, now, stats());
     } else {
@@ -183,36 +185,35 @@ public:
   }
 
 private:
-  static ClaimRequest claimRequest(const object& command) {
-    ClaimRef ref = claimRef(command);
-    ClaimRequest request;
+  static store::ClaimRequest claimRequest(const object& command) {
+    store::ClaimRef ref = claimRef(command);
+    store::ClaimRequest request;
     request.identity = std::move(ref.identity);
     request.attempt = ref.attempt;
     request.fingerprint = std::string(33, 'f');
     return request;
   }
-  static CompleteRequest completeRequest(const object& command) {
-    CompleteRequest request;
-    request.claim = claimRef(command);
-    request.status = 200;
-    request.response_schema = 1;
-    request.response = text(command, "response");
-    return request;
+  static protocol::Completed completion(const object& command) {
+    protocol::Completed completed;
+    completed.status = 200;
+    completed.response_schema = 1;
+    completed.response = text(command, "response");
+    return completed;
   }
   std::string stats() const {
     const postgres::EngineStats stats = store_->stats();
     return fmt::format(
         R"("result":"stats","connections_up":{},"breaker":"{}","last_error":{},"connects":{},)"
-        R"("connections_lost":{},"batches":{},"batches_failed":{},"unsettled":{})",
+        R"("connections_lost":{},"batches":{},"batches_failed":{},"orphans":{})",
         stats.connections_up, name(stats.breaker), jsonString(stats.last_error), stats.connects,
-        stats.connections_lost, stats.batches, stats.batches_failed, stats.unsettled);
+        stats.connections_lost, stats.batches, stats.batches_failed, stats.orphans);
   }
 
-  const std::unique_ptr<PostgresStore> store_;
+  const std::unique_ptr<postgres::PostgresStore> store_;
 };
 
-PostgresStoreOptions readOptions(const object& settings) {
-  PostgresStoreOptions options;
+postgres::PostgresStoreOptions readOptions(const object& settings) {
+  postgres::PostgresStoreOptions options;
   options.postgres.conninfo = text(settings, "conninfo");
   options.postgres.password_file = text(settings, "password_file");
   options.postgres.connections = static_cast<uint32_t>(number(settings, "connections", 4));
@@ -228,7 +229,7 @@ int run(const char* settings) {
     std::cerr << "the settings are not a JSON object\n";
     return 2;
   }
-  auto store = PostgresStore::create(readOptions(parsed));
+  auto store = postgres::PostgresStore::create(readOptions(parsed));
   if (!store.ok()) {
     std::cerr << store.status() << "\n";
     return 1;

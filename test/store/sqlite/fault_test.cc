@@ -21,49 +21,49 @@ namespace {
 using namespace std::chrono_literals;
 using test_vfs::Call;
 
-Identity identity(const std::string& key) {
+protocol::Identity identity(const std::string& key) {
   return {.tenant = "tenant", .operation = "operation", .key = key};
 }
 
-ClaimRequest claimRequest(const std::string& key) {
-  ClaimRequest request;
+store::ClaimRequest claimRequest(const std::string& key) {
+  store::ClaimRequest request;
   request.identity = identity(key);
   request.fingerprint = "fingerprint";
-  request.attempt = newAttempt();
+  request.attempt = store::newAttempt();
   request.lease = 1h;
   return request;
 }
 
-ClaimResult claim(Store& store, ClaimRequest request) {
-  Answer<ClaimResult> answer;
+store::ClaimResult claim(store::Store& store, store::ClaimRequest request) {
+  Answer<store::ClaimResult> answer;
   store.claim(std::move(request), soon(), answer.callback());
   return answer.get();
 }
 
-bool claims(Store& store, const std::string& key) {
-  return std::holds_alternative<Claimed>(claim(store, claimRequest(key)));
+bool claims(store::Store& store, const std::string& key) {
+  return std::holds_alternative<store::Claimed>(claim(store, claimRequest(key)));
 }
 
-WriteResult complete(Store& store, const ClaimRef& ref, std::string response = "response") {
-  CompleteRequest request;
-  request.claim = ref;
-  request.status = 200;
-  request.response = std::move(response);
-  Answer<WriteResult> answer;
-  store.complete(std::move(request), soon(), answer.callback());
+store::WriteResult complete(store::Store& store, const store::ClaimRef& ref,
+                            std::string response = "response") {
+  protocol::Completed ending;
+  ending.status = 200;
+  ending.response = std::move(response);
+  Answer<store::WriteResult> answer;
+  store.settle(ref, std::move(ending), soon(), answer.callback());
   return answer.get();
 }
 
-LookUpResult lookUp(Store& store, const std::string& key) {
-  Answer<LookUpResult> answer;
+store::LookUpResult lookUp(store::Store& store, const std::string& key) {
+  Answer<store::LookUpResult> answer;
   store.lookUp(identity(key), soon(), answer.callback());
   return answer.get();
 }
 
 // Why a claim is refused; empty if it is not for that.
-std::string refusal(Store& store, const std::string& key) {
-  const ClaimResult result = claim(store, claimRequest(key));
-  const auto* const unavailable = std::get_if<Unavailable>(&result);
+std::string refusal(store::Store& store, const std::string& key) {
+  const store::ClaimResult result = claim(store, claimRequest(key));
+  const auto* const unavailable = std::get_if<store::Unavailable>(&result);
   return unavailable == nullptr ? "" : unavailable->reason;
 }
 
@@ -73,7 +73,7 @@ bool contains(const std::string& text, std::string_view part) {
 
 class SqliteFaultTest : public ::testing::Test {
 protected:
-  SqliteStore& store() { return rig_.store(); }
+  sqlite::SqliteStore& store() { return rig_.store(); }
   SqliteRig rig_;
 };
 
@@ -84,19 +84,22 @@ TEST_F(SqliteFaultTest, FullDiskRefusesAndRecovers) {
       [](Call call, std::string_view) { return call == Call::Write ? SQLITE_FULL : SQLITE_OK; });
   for (int i = 0; i < 5; ++i) {
     EXPECT_TRUE(contains(refusal(store(), "full"), "full")) << refusal(store(), "full");
+    const store::ClaimResult refused = claim(store(), claimRequest("full"));
+    EXPECT_FALSE(std::get<store::Unavailable>(refused).queue_full) << "the disk is, not the queue";
   }
   test_vfs::setFault(nullptr);
   EXPECT_TRUE(claims(store(), "full")) << "nothing of the refused ones is there";
 }
 
 TEST_F(SqliteFaultTest, FullDiskStillServesReplays) {
-  const ClaimRequest request = claimRequest("done");
-  ASSERT_TRUE(std::holds_alternative<Claimed>(claim(store(), request)));
-  ASSERT_EQ(complete(store(), {request.identity, request.attempt}).outcome, WriteOutcome::Done);
+  const store::ClaimRequest request = claimRequest("done");
+  ASSERT_TRUE(std::holds_alternative<store::Claimed>(claim(store(), request)));
+  ASSERT_EQ(complete(store(), {request.identity, request.attempt}).outcome,
+            store::WriteOutcome::Done);
   test_vfs::setFault(
       [](Call call, std::string_view) { return call == Call::Write ? SQLITE_FULL : SQLITE_OK; });
-  EXPECT_TRUE(std::holds_alternative<Record>(lookUp(store(), "done")));
-  EXPECT_TRUE(std::holds_alternative<Exists>(claim(store(), claimRequest("done"))));
+  EXPECT_TRUE(std::holds_alternative<store::Record>(lookUp(store(), "done")));
+  EXPECT_TRUE(std::holds_alternative<store::Exists>(claim(store(), claimRequest("done"))));
 }
 
 TEST_F(SqliteFaultTest, WriteErrorsRefuseAndRecover) {
@@ -115,10 +118,11 @@ TEST_F(SqliteFaultTest, SyncThatFailsLeavesAClaimInDoubtUntilItIsSettled) {
   test_vfs::setFault([&](Call call, std::string_view) {
     return call == Call::Sync && failing ? SQLITE_IOERR_FSYNC : SQLITE_OK;
   });
-  const ClaimRequest request = claimRequest("doubt");
-  EXPECT_TRUE(std::holds_alternative<InDoubt>(claim(store(), request)));
+  const store::ClaimRequest request = claimRequest("doubt");
+  EXPECT_TRUE(std::holds_alternative<store::InDoubt>(claim(store(), request)));
   failing = false;
-  EXPECT_TRUE(eventually([&] { return std::holds_alternative<Absent>(lookUp(store(), "doubt")); }));
+  EXPECT_TRUE(
+      eventually([&] { return std::holds_alternative<store::Absent>(lookUp(store(), "doubt")); }));
   EXPECT_TRUE(claims(store(), "doubt"));
   test_vfs::setFault(nullptr);
 }
@@ -136,22 +140,23 @@ TEST_F(SqliteFaultTest, HangingDiskMeetsTheDeadlineAndTheClaimIsTakenBack) {
     return SQLITE_OK;
   });
   const auto start = std::chrono::steady_clock::now();
-  Answer<ClaimResult> stuck;
+  Answer<store::ClaimResult> stuck;
   store().claim(claimRequest("stuck"), start + 50ms, stuck.callback());
-  const ClaimResult result = stuck.get();
-  EXPECT_TRUE(std::holds_alternative<InDoubt>(result)) << "alternative " << result.index();
+  const store::ClaimResult result = stuck.get();
+  EXPECT_TRUE(std::holds_alternative<store::InDoubt>(result)) << "alternative " << result.index();
   // Behind it, what has not begun is known not to be done.
-  Answer<ClaimResult> behind;
+  Answer<store::ClaimResult> behind;
   store().claim(claimRequest("behind"), std::chrono::steady_clock::now() + 50ms, behind.callback());
-  EXPECT_TRUE(std::holds_alternative<Unavailable>(behind.get()));
+  EXPECT_TRUE(std::holds_alternative<store::Unavailable>(behind.get()));
   EXPECT_LT(std::chrono::steady_clock::now() - start, 10s);
   {
     const std::lock_guard lock(mutex);
     hanging = false;
   }
   changed.notify_all();
-  EXPECT_TRUE(eventually([&] { return std::holds_alternative<Absent>(lookUp(store(), "stuck")); }));
-  EXPECT_TRUE(std::holds_alternative<Absent>(lookUp(store(), "behind")));
+  EXPECT_TRUE(
+      eventually([&] { return std::holds_alternative<store::Absent>(lookUp(store(), "stuck")); }));
+  EXPECT_TRUE(std::holds_alternative<store::Absent>(lookUp(store(), "behind")));
   test_vfs::setFault(nullptr);
 }
 
@@ -169,8 +174,8 @@ TEST_F(SqliteFaultTest, AbandonWhileTheDiskHangsTakesTheClaimBack) {
     }
     return SQLITE_OK;
   });
-  const ClaimRequest request = claimRequest("left");
-  Answer<ClaimResult> answer;
+  const store::ClaimRequest request = claimRequest("left");
+  Answer<store::ClaimResult> answer;
   store().claim(request, soon(), answer.callback());
   {
     std::unique_lock lock(mutex);
@@ -182,18 +187,19 @@ TEST_F(SqliteFaultTest, AbandonWhileTheDiskHangsTakesTheClaimBack) {
     hanging = false;
   }
   changed.notify_all();
-  EXPECT_TRUE(std::holds_alternative<InDoubt>(answer.get()));
-  EXPECT_TRUE(eventually([&] { return std::holds_alternative<Absent>(lookUp(store(), "left")); }));
+  EXPECT_TRUE(std::holds_alternative<store::InDoubt>(answer.get()));
+  EXPECT_TRUE(
+      eventually([&] { return std::holds_alternative<store::Absent>(lookUp(store(), "left")); }));
   test_vfs::setFault(nullptr);
 }
 
 TEST_F(SqliteFaultTest, StopReleasesWhatWasAbandoned) {
-  std::vector<ClaimRequest> requests;
+  std::vector<store::ClaimRequest> requests;
   for (int i = 0; i < 20; ++i) {
     requests.push_back(claimRequest("left" + std::to_string(i)));
-    ASSERT_TRUE(std::holds_alternative<Claimed>(claim(store(), requests.back())));
+    ASSERT_TRUE(std::holds_alternative<store::Claimed>(claim(store(), requests.back())));
   }
-  for (const ClaimRequest& request : requests) {
+  for (const store::ClaimRequest& request : requests) {
     store().abandon({request.identity, request.attempt});
   }
   rig_.stop();
@@ -201,30 +207,29 @@ TEST_F(SqliteFaultTest, StopReleasesWhatWasAbandoned) {
 }
 
 TEST_F(SqliteFaultTest, StopWritesWhatAttemptsHaveToSay) {
-  const ClaimRequest request = claimRequest("last");
-  ASSERT_TRUE(std::holds_alternative<Claimed>(claim(store(), request)));
+  const store::ClaimRequest request = claimRequest("last");
+  ASSERT_TRUE(std::holds_alternative<store::Claimed>(claim(store(), request)));
   rig_.block();
-  CompleteRequest last;
-  last.claim = {request.identity, request.attempt};
+  protocol::Completed last;
   last.response = "last words";
-  Answer<WriteResult> completed;
-  store().complete(last, soon(), completed.callback());
+  Answer<store::WriteResult> completed;
+  store().settle({request.identity, request.attempt}, last, soon(), completed.callback());
   // The lock goes when the stop has begun.
   std::thread stopper([this] { rig_.stop(); });
   std::this_thread::yield();
   rig_.unblock();
   stopper.join();
   EXPECT_EQ(completed.calls(), 1);
-  EXPECT_EQ(completed.get().outcome, WriteOutcome::Done);
+  EXPECT_EQ(completed.get().outcome, store::WriteOutcome::Done);
   rig_.start();
-  const LookUpResult found = lookUp(store(), "last");
-  ASSERT_TRUE(std::holds_alternative<Record>(found));
-  EXPECT_EQ(std::get<Record>(found).response, "last words");
+  const store::LookUpResult found = lookUp(store(), "last");
+  ASSERT_TRUE(std::holds_alternative<store::Record>(found));
+  EXPECT_EQ(std::get<store::Record>(found).response, "last words");
 }
 
 // --- The file, while the store runs
 
-TEST_F(SqliteFaultTest, RemovedFileIsNotedAndNotMadeAnew) {
+TEST_F(SqliteFaultTest, RemovedFileIsNoticedAndNotRecreated) {
   ASSERT_TRUE(claims(store(), "before"));
   const std::string folder = std::filesystem::path(rig_.path()).parent_path();
   const std::string away = folder + "/away";
@@ -239,8 +244,8 @@ TEST_F(SqliteFaultTest, RemovedFileIsNotedAndNotMadeAnew) {
     std::filesystem::rename(away + "/records.db" + part, rig_.path() + part);
   }
   EXPECT_TRUE(eventually([&] { return claims(store(), "after"); }));
-  EXPECT_TRUE(std::holds_alternative<Exists>(claim(store(), claimRequest("before"))));
-  EXPECT_TRUE(std::holds_alternative<Absent>(lookUp(store(), "while")));
+  EXPECT_TRUE(std::holds_alternative<store::Exists>(claim(store(), claimRequest("before"))));
+  EXPECT_TRUE(std::holds_alternative<store::Absent>(lookUp(store(), "while")));
 }
 
 TEST_F(SqliteFaultTest, RemovedLogTakesNothingWithIt) {
@@ -250,8 +255,8 @@ TEST_F(SqliteFaultTest, RemovedLogTakesNothingWithIt) {
   EXPECT_TRUE(std::filesystem::exists(rig_.path() + "-wal")) << "not written to a nameless file";
   rig_.stop();
   rig_.start();
-  EXPECT_TRUE(std::holds_alternative<Record>(lookUp(store(), "before")));
-  EXPECT_TRUE(std::holds_alternative<Record>(lookUp(store(), "after")));
+  EXPECT_TRUE(std::holds_alternative<store::Record>(lookUp(store(), "before")));
+  EXPECT_TRUE(std::holds_alternative<store::Record>(lookUp(store(), "after")));
 }
 
 TEST_F(SqliteFaultTest, FileReplacedByAnotherOneIsUsed) {
@@ -263,7 +268,7 @@ TEST_F(SqliteFaultTest, FileReplacedByAnotherOneIsUsed) {
   std::filesystem::remove(rig_.path() + "-shm");
   std::filesystem::rename(other.path(), rig_.path());
   EXPECT_TRUE(eventually([&] { return claims(store(), "here"); }));
-  EXPECT_TRUE(std::holds_alternative<Exists>(claim(store(), claimRequest("there"))));
+  EXPECT_TRUE(std::holds_alternative<store::Exists>(claim(store(), claimRequest("there"))));
 }
 
 TEST_F(SqliteFaultTest, DroppedTableIsRefusedWithAReasonAndRecovers) {
@@ -274,7 +279,7 @@ TEST_F(SqliteFaultTest, DroppedTableIsRefusedWithAReasonAndRecovers) {
       [&] { return contains(refusal(store(), "x"), "the tables are not as expected"); }));
   rig_.run("ALTER TABLE elsewhere RENAME TO record");
   EXPECT_TRUE(eventually([&] { return claims(store(), "x"); }));
-  EXPECT_TRUE(std::holds_alternative<Record>(lookUp(store(), "before")));
+  EXPECT_TRUE(std::holds_alternative<store::Record>(lookUp(store(), "before")));
 }
 
 TEST_F(SqliteFaultTest, DamageFoundWhileRunningIsRefused) {
@@ -291,7 +296,7 @@ TEST_F(SqliteFaultTest, DamageFoundWhileRunningIsRefused) {
     file << std::string(size - 4096, '\xa5');
   }
   rig_.stop();
-  auto store = SqliteStore::create({.path = rig_.path()});
+  auto store = sqlite::SqliteStore::create({.path = rig_.path()});
   ASSERT_TRUE(store.ok());
   const std::string reason = refusal(**store, "key1");
   EXPECT_TRUE(contains(reason, "damaged") || contains(reason, "malformed")) << reason;
@@ -301,9 +306,9 @@ TEST_F(SqliteFaultTest, DamageFoundWhileRunningIsRefused) {
 
 TEST(SqliteStartTest, PathMustBeAbsolute) {
   for (const std::string path : {"", "records.db", "./records.db", "file:/tmp/x"}) {
-    EXPECT_FALSE(SqliteStore::create({.path = path}).ok()) << path;
+    EXPECT_FALSE(sqlite::SqliteStore::create({.path = path}).ok()) << path;
   }
-  EXPECT_FALSE(SqliteStore::create({.path = std::string("/tmp/a\0b", 8)}).ok());
+  EXPECT_FALSE(sqlite::SqliteStore::create({.path = std::string("/tmp/a\0b", 8)}).ok());
 }
 
 TEST(SqliteStartTest, FileThatIsNoDatabaseIsRefusedAndLeftAlone) {
@@ -313,7 +318,7 @@ TEST(SqliteStartTest, FileThatIsNoDatabaseIsRefusedAndLeftAlone) {
   const std::string text = "These are notes and no database at all, as anybody can see.\n";
   std::ofstream(path) << text;
   {
-    auto store = SqliteStore::create({.path = path});
+    auto store = sqlite::SqliteStore::create({.path = path});
     ASSERT_TRUE(store.ok());
     const std::string reason = refusal(**store, "x");
     EXPECT_TRUE(contains(reason, "not a database")) << reason;
@@ -328,7 +333,7 @@ TEST(SqliteStartTest, DamagedFileIsRefusedUntilAGoodOneIsThere) {
   const std::string path = folder.path() + "/records.db";
   const std::string good = folder.path() + "/good.db";
   {
-    auto store = SqliteStore::create({.path = path});
+    auto store = sqlite::SqliteStore::create({.path = path});
     for (int i = 0; i < 300; ++i) {
       ASSERT_TRUE(claims(**store, "key" + std::to_string(i)));
     }
@@ -342,12 +347,12 @@ TEST(SqliteStartTest, DamagedFileIsRefusedUntilAGoodOneIsThere) {
       file << std::string(600, '\xff');
     }
   }
-  auto store = SqliteStore::create({.path = path});
+  auto store = sqlite::SqliteStore::create({.path = path});
   const std::string reason = refusal(**store, "new");
   EXPECT_TRUE(contains(reason, "damaged") || contains(reason, "malformed")) << reason;
   std::filesystem::rename(good, path);
   EXPECT_TRUE(eventually([&] { return claims(**store, "new"); }));
-  EXPECT_TRUE(std::holds_alternative<Exists>(claim(**store, claimRequest("key299"))));
+  EXPECT_TRUE(std::holds_alternative<store::Exists>(claim(**store, claimRequest("key299"))));
 }
 
 TEST(SqliteStartTest, NewerSchemaIsRefusedWithAReason) {
@@ -355,14 +360,14 @@ TEST(SqliteStartTest, NewerSchemaIsRefusedWithAReason) {
   const TemporaryFolder folder;
   const std::string path = folder.path() + "/records.db";
   {
-    auto store = SqliteStore::create({.path = path});
+    auto store = sqlite::SqliteStore::create({.path = path});
     ASSERT_TRUE(claims(**store, "old"));
   }
   {
     auto database = sqlite::Database::open(path, false);
     ASSERT_TRUE((*database)->run("PRAGMA user_version = 99"));
   }
-  auto store = SqliteStore::create({.path = path});
+  auto store = sqlite::SqliteStore::create({.path = path});
   const std::string reason = refusal(**store, "new");
   EXPECT_TRUE(contains(reason, "version 99")) << reason;
 }
@@ -371,7 +376,7 @@ TEST(SqliteStartTest, FolderThatComesLaterIsWaitedFor) {
   test_vfs::install();
   const TemporaryFolder folder;
   const std::string later = folder.path() + "/later";
-  auto store = SqliteStore::create({.path = later + "/records.db"});
+  auto store = sqlite::SqliteStore::create({.path = later + "/records.db"});
   ASSERT_TRUE(store.ok());
   EXPECT_TRUE(contains(refusal(**store, "x"), "No such file")) << refusal(**store, "x");
   std::filesystem::create_directory(later);
@@ -381,7 +386,7 @@ TEST(SqliteStartTest, FolderThatComesLaterIsWaitedFor) {
 TEST(SqliteStartTest, FolderInPlaceOfTheFileIsRefused) {
   test_vfs::install();
   const TemporaryFolder folder;
-  auto store = SqliteStore::create({.path = folder.path()});
+  auto store = sqlite::SqliteStore::create({.path = folder.path()});
   EXPECT_NE(refusal(**store, "x"), "");
 }
 
@@ -392,7 +397,7 @@ TEST(SqliteStartTest, ForbiddenFileIsRefusedAndRecovers) {
   test_vfs::setFault([&](Call call, std::string_view) {
     return call == Call::Open && forbidden ? SQLITE_CANTOPEN : SQLITE_OK;
   });
-  auto store = SqliteStore::create({.path = folder.path() + "/records.db"});
+  auto store = sqlite::SqliteStore::create({.path = folder.path() + "/records.db"});
   EXPECT_TRUE(contains(refusal(**store, "x"), "cannot open")) << refusal(**store, "x");
   forbidden = false;
   EXPECT_TRUE(eventually([&] { return claims(**store, "x"); }));
@@ -403,7 +408,7 @@ TEST(SqliteStartTest, ForbiddenFileIsRefusedAndRecovers) {
 TEST(SqliteStartTest, RefusedOperationsDoNotWaitForTheNextTry) {
   test_vfs::install();
   const TemporaryFolder folder;
-  auto store = SqliteStore::create({.path = folder.path() + "/no/records.db"});
+  auto store = sqlite::SqliteStore::create({.path = folder.path() + "/no/records.db"});
   const auto start = std::chrono::steady_clock::now();
   for (int i = 0; i < 500; ++i) {
     ASSERT_NE(refusal(**store, "x"), "");
@@ -420,23 +425,23 @@ TEST(SqliteStartTest, RealFullDiskRefusesAndRecovers) {
     GTEST_SKIP() << "may not mount a file system";
   }
   {
-    auto store = SqliteStore::create({.path = folder.path() + "/records.db"});
+    auto store = sqlite::SqliteStore::create({.path = folder.path() + "/records.db"});
     EXPECT_TRUE(claims(**store, "first"));
     bool refused = false;
-    std::vector<ClaimRef> done;
+    std::vector<store::ClaimRef> done;
     for (int i = 0; i < 100 && !refused; ++i) {
-      const ClaimRequest request = claimRequest("big" + std::to_string(i));
-      const ClaimResult claimed = claim(**store, request);
-      if (!std::holds_alternative<Claimed>(claimed)) {
-        EXPECT_TRUE(std::holds_alternative<Unavailable>(claimed)) << claimed.index();
+      const store::ClaimRequest request = claimRequest("big" + std::to_string(i));
+      const store::ClaimResult claimed = claim(**store, request);
+      if (!std::holds_alternative<store::Claimed>(claimed)) {
+        EXPECT_TRUE(std::holds_alternative<store::Unavailable>(claimed)) << claimed.index();
         refused = true;
         break;
       }
-      const ClaimRef ref{request.identity, request.attempt};
-      const WriteResult written = complete(**store, ref, std::string(50'000, 'x'));
-      refused = written.outcome != WriteOutcome::Done;
+      const store::ClaimRef ref{request.identity, request.attempt};
+      const store::WriteResult written = complete(**store, ref, std::string(50'000, 'x'));
+      refused = written.outcome != store::WriteOutcome::Done;
       if (refused) {
-        EXPECT_EQ(written.outcome, WriteOutcome::Unavailable) << written.reason;
+        EXPECT_EQ(written.outcome, store::WriteOutcome::Unavailable) << written.reason;
         EXPECT_TRUE(contains(written.reason, "full")) << written.reason;
       } else {
         done.push_back(ref);
@@ -444,10 +449,10 @@ TEST(SqliteStartTest, RealFullDiskRefusesAndRecovers) {
     }
     EXPECT_TRUE(refused);
     ASSERT_FALSE(done.empty());
-    for (const ClaimRef& ref : done) {
-      const LookUpResult found = lookUp(**store, ref.identity.key);
-      ASSERT_TRUE(std::holds_alternative<Record>(found));
-      EXPECT_EQ(std::get<Record>(found).response->size(), 50'000U);
+    for (const store::ClaimRef& ref : done) {
+      const store::LookUpResult found = lookUp(**store, ref.identity.key);
+      ASSERT_TRUE(std::holds_alternative<store::Record>(found));
+      EXPECT_EQ(std::get<store::Record>(found).response->size(), 50'000U);
     }
     ASSERT_EQ(std::system(("mount -o remount,size=8m " + folder.path()).c_str()), 0);
     EXPECT_TRUE(eventually([&] { return claims(**store, "room"); }));
@@ -463,12 +468,12 @@ TEST(SqliteStartTest, RealReadOnlyDiskRefusesAndRecovers) {
     GTEST_SKIP() << "may not mount a file system";
   }
   {
-    auto store = SqliteStore::create({.path = folder.path() + "/records.db"});
+    auto store = sqlite::SqliteStore::create({.path = folder.path() + "/records.db"});
     ASSERT_TRUE(claims(**store, "first"));
   }
   ASSERT_EQ(std::system(("mount -o remount,ro " + folder.path()).c_str()), 0);
   {
-    auto store = SqliteStore::create({.path = folder.path() + "/records.db"});
+    auto store = sqlite::SqliteStore::create({.path = folder.path() + "/records.db"});
     EXPECT_TRUE(contains(refusal(**store, "x"), "read-only")) << refusal(**store, "x");
     ASSERT_EQ(std::system(("mount -o remount,rw " + folder.path()).c_str()), 0);
     EXPECT_TRUE(eventually([&] { return claims(**store, "x"); }));
@@ -496,57 +501,60 @@ private:
 };
 
 // What was acknowledged is there; what was refused is not; what is in doubt is one or the other.
-void expectTruth(Store& store, const std::string& key, const ClaimResult& claimed,
-                 const std::optional<WriteResult>& completed) {
-  const LookUpResult found = lookUp(store, key);
-  const auto* const record = std::get_if<Record>(&found);
-  if (!std::holds_alternative<Claimed>(claimed)) {
-    EXPECT_TRUE(std::holds_alternative<Unavailable>(claimed) ||
-                std::holds_alternative<InDoubt>(claimed))
+void expectTruth(store::Store& store, const std::string& key, const store::ClaimResult& claimed,
+                 const std::optional<store::WriteResult>& completed) {
+  const store::LookUpResult found = lookUp(store, key);
+  const auto* const record = std::get_if<store::Record>(&found);
+  if (!std::holds_alternative<store::Claimed>(claimed)) {
+    EXPECT_TRUE(std::holds_alternative<store::Unavailable>(claimed) ||
+                std::holds_alternative<store::InDoubt>(claimed))
         << claimed.index();
-    EXPECT_TRUE(eventually([&] { return std::holds_alternative<Absent>(lookUp(store, key)); }))
-        << "nobody runs for it, so it must not stay";
+    EXPECT_TRUE(eventually([&] {
+      return std::holds_alternative<store::Absent>(lookUp(store, key));
+    })) << "nobody runs for it, so it must not stay";
     return;
   }
   ASSERT_NE(record, nullptr) << "an acknowledged claim is gone";
   ASSERT_TRUE(completed.has_value());
   switch (completed->outcome) {
-    case WriteOutcome::Done:
-      EXPECT_EQ(record->state, RecordState::Completed);
+    case store::WriteOutcome::Done:
+      EXPECT_EQ(record->state, protocol::RecordState::Completed);
       EXPECT_EQ(record->response, "response");
       break;
-    case WriteOutcome::Unavailable:
-      EXPECT_EQ(record->state, RecordState::InProgress) << completed->reason;
+    case store::WriteOutcome::Unavailable:
+      EXPECT_EQ(record->state, protocol::RecordState::InProgress) << completed->reason;
       break;
-    case WriteOutcome::InDoubt:
+    case store::WriteOutcome::InDoubt:
       break;
-    case WriteOutcome::Fenced:
+    case store::WriteOutcome::Locked:
+    case store::WriteOutcome::Fenced:
       ADD_FAILURE() << "nobody else wrote it";
       break;
   }
 }
 
 // Lives of three keys under a fault; then everything must be as it was said, and work.
-void runUnderFault(SqliteStore& store, const std::function<void()>& end_of_fault) {
-  std::vector<ClaimRequest> requests;
-  std::vector<ClaimResult> claimed;
-  std::vector<std::optional<WriteResult>> completed;
+void runUnderFault(sqlite::SqliteStore& store, const std::function<void()>& end_of_fault) {
+  std::vector<store::ClaimRequest> requests;
+  std::vector<store::ClaimResult> claimed;
+  std::vector<std::optional<store::WriteResult>> completed;
   for (int i = 0; i < 3; ++i) {
     requests.push_back(claimRequest("key" + std::to_string(i)));
     claimed.push_back(claim(store, requests.back()));
     completed.emplace_back();
-    if (std::holds_alternative<Claimed>(claimed.back())) {
+    if (std::holds_alternative<store::Claimed>(claimed.back())) {
       completed.back() = complete(store, {requests.back().identity, requests.back().attempt});
     }
   }
   end_of_fault();
-  EXPECT_TRUE(eventually([&] { return claims(store, "after" + std::to_string(newAttempt())); }))
-      << "works again without a restart";
+  EXPECT_TRUE(eventually([&] {
+    return claims(store, "after" + std::to_string(store::newAttempt()));
+  })) << "works again without a restart";
   for (size_t i = 0; i < requests.size(); ++i) {
     expectTruth(store, requests[i].identity.key, claimed[i], completed[i]);
-    const ClaimRef ref{requests[i].identity, requests[i].attempt};
+    const store::ClaimRef ref{requests[i].identity, requests[i].attempt};
     if (completed[i].has_value()) {
-      EXPECT_EQ(complete(store, ref).outcome, WriteOutcome::Done) << "safe to repeat";
+      EXPECT_EQ(complete(store, ref).outcome, store::WriteOutcome::Done) << "safe to repeat";
     }
   }
 }
@@ -602,9 +610,10 @@ TEST_P(SqliteFaultSweepTest, EveryStepOfAStart) {
     SCOPED_TRACE(n);
     const TemporaryFolder folder;
     NthFault fault(n, GetParam().code, counted);
-    auto store = SqliteStore::create({.path = folder.path() + "/records.db"});
+    auto store = sqlite::SqliteStore::create({.path = folder.path() + "/records.db"});
     ASSERT_TRUE(store.ok());
-    EXPECT_TRUE(eventually([&] { return claims(**store, "x" + std::to_string(newAttempt())); }));
+    EXPECT_TRUE(
+        eventually([&] { return claims(**store, "x" + std::to_string(store::newAttempt())); }));
     met = fault.wasMet();
     ASSERT_FALSE(HasFailure());
   }
@@ -631,18 +640,20 @@ TEST_F(SqliteFaultTest, NothingAcknowledgedIsLostByAPowerCut) {
     rig.stop();
     test_vfs::trackDurable();
     rig.start();
-    std::vector<ClaimRequest> requests;
-    std::vector<Answer<ClaimResult>> claimed(100);
-    std::vector<Answer<WriteResult>> completed(100);
+    std::vector<store::ClaimRequest> requests;
+    std::vector<Answer<store::ClaimResult>> claimed(100);
+    std::vector<Answer<store::WriteResult>> completed(100);
     for (size_t i = 0; i < claimed.size(); ++i) {
       requests.push_back(claimRequest("key" + std::to_string(i)));
     }
+    // Callbacks may still run while the rig stops it, and has no pointer to it any more.
+    store::Store& running = rig.store();
     for (size_t i = 0; i < claimed.size(); ++i) {
-      rig.store().claim(requests[i], soon(), [&, i, report = claimed[i].callback()](auto result) {
-        CompleteRequest request;
-        request.claim = {requests[i].identity, requests[i].attempt};
-        request.response = std::string(3000, 'x');
-        rig.store().complete(std::move(request), soon(), completed[i].callback());
+      running.claim(requests[i], soon(), [&, i, report = claimed[i].callback()](auto result) {
+        protocol::Completed ending;
+        ending.response = std::string(3000, 'x');
+        running.settle({requests[i].identity, requests[i].attempt}, std::move(ending), soon(),
+                       completed[i].callback());
         report(std::move(result));
       });
     }
@@ -662,17 +673,17 @@ TEST_F(SqliteFaultTest, NothingAcknowledgedIsLostByAPowerCut) {
     for (const auto& [name, content] : files) {
       std::ofstream(after.path() + "/" + name, std::ios::binary) << content;
     }
-    auto store = SqliteStore::create({.path = after.path() + "/records.db"});
+    auto store = sqlite::SqliteStore::create({.path = after.path() + "/records.db"});
     for (size_t i = 0; i < claimed.size(); ++i) {
-      const LookUpResult found = lookUp(**store, requests[i].identity.key);
-      const auto* const record = std::get_if<Record>(&found);
+      const store::LookUpResult found = lookUp(**store, requests[i].identity.key);
+      const auto* const record = std::get_if<store::Record>(&found);
       if (claim_known[i]) {
         ASSERT_NE(record, nullptr) << "claim " << i << " of round " << round;
         EXPECT_EQ(record->attempt, requests[i].attempt);
       }
       if (completion_known[i]) {
         ASSERT_NE(record, nullptr);
-        EXPECT_EQ(record->state, RecordState::Completed) << i;
+        EXPECT_EQ(record->state, protocol::RecordState::Completed) << i;
         ASSERT_TRUE(record->response.has_value());
         EXPECT_EQ(record->response->size(), 3000U);
       }
@@ -683,78 +694,97 @@ TEST_F(SqliteFaultTest, NothingAcknowledgedIsLostByAPowerCut) {
 // --- Bounds
 
 TEST(SqliteBoundsTest, FullQueueRefusesClaimsAtOnceAndLetsAttemptsEnd) {
-  LimitSettings limits;
+  protocol::LimitSettings limits;
   limits.in_flight = 10;
   SqliteRig rig(limits);
-  const ClaimRequest held = claimRequest("held");
-  ASSERT_TRUE(std::holds_alternative<Claimed>(claim(rig.store(), held)));
+  const store::ClaimRequest held = claimRequest("held");
+  ASSERT_TRUE(std::holds_alternative<store::Claimed>(claim(rig.store(), held)));
   rig.block();
-  std::vector<Answer<ClaimResult>> claimed(10);
+  std::vector<Answer<store::ClaimResult>> claimed(10);
   for (size_t i = 0; i < claimed.size(); ++i) {
     rig.store().claim(claimRequest("key" + std::to_string(i)), soon(), claimed[i].callback());
   }
   const auto start = std::chrono::steady_clock::now();
-  EXPECT_TRUE(contains(refusal(rig.store(), "more"), "full"));
-  EXPECT_TRUE(std::holds_alternative<Unavailable>(lookUp(rig.store(), "held")));
+  const store::ClaimResult refused = claim(rig.store(), claimRequest("more"));
+  ASSERT_TRUE(std::holds_alternative<store::Unavailable>(refused));
+  EXPECT_TRUE(std::get<store::Unavailable>(refused).queue_full)
+      << std::get<store::Unavailable>(refused).reason;
+  const store::LookUpResult looked = lookUp(rig.store(), "held");
+  ASSERT_TRUE(std::holds_alternative<store::Unavailable>(looked));
+  EXPECT_TRUE(std::get<store::Unavailable>(looked).queue_full);
   EXPECT_LT(std::chrono::steady_clock::now() - start, 5s);
-  Answer<WriteResult> completed;
-  CompleteRequest request;
-  request.claim = {held.identity, held.attempt};
-  rig.store().complete(request, soon(), completed.callback());
+  Answer<store::WriteResult> completed;
+  rig.store().settle({held.identity, held.attempt}, protocol::Completed{}, soon(),
+                     completed.callback());
   rig.unblock();
-  EXPECT_EQ(completed.get().outcome, WriteOutcome::Done);
-  for (const Answer<ClaimResult>& answer : claimed) {
-    EXPECT_TRUE(std::holds_alternative<Claimed>(answer.get()));
+  EXPECT_EQ(completed.get().outcome, store::WriteOutcome::Done);
+  for (const Answer<store::ClaimResult>& answer : claimed) {
+    EXPECT_TRUE(std::holds_alternative<store::Claimed>(answer.get()));
   }
   EXPECT_TRUE(claims(rig.store(), "more")) << "there is room again";
 }
 
+TEST(SqliteBoundsTest, BackgroundJobsTakeNoPlaceOfARequest) {
+  protocol::LimitSettings limits;
+  limits.in_flight = 1;
+  SqliteRig rig(limits);
+  ASSERT_TRUE(claims(rig.store(), "first"));
+  rig.block();
+  Answer<store::Leadership> leads;
+  rig.store().lead("somebody", 1s, soon(), leads.callback());
+  Answer<store::ClaimResult> claimed;
+  rig.store().claim(claimRequest("second"), soon(), claimed.callback());
+  rig.unblock();
+  EXPECT_TRUE(std::holds_alternative<store::Claimed>(claimed.get()));
+  EXPECT_TRUE(leads.get().ours);
+}
+
 TEST(SqliteBoundsTest, QueueIsBoundedInBytes) {
-  LimitSettings limits;
+  protocol::LimitSettings limits;
   limits.queue_bytes = 1 << 20;
   SqliteRig rig(limits);
-  const ClaimRequest held = claimRequest("held");
-  ASSERT_TRUE(std::holds_alternative<Claimed>(claim(rig.store(), held)));
+  const store::ClaimRequest held = claimRequest("held");
+  ASSERT_TRUE(std::holds_alternative<store::Claimed>(claim(rig.store(), held)));
   rig.block();
-  CompleteRequest request;
-  request.claim = {held.identity, held.attempt};
-  request.response = std::string(700'000, 'x');
-  Answer<WriteResult> first;
-  Answer<WriteResult> second;
-  rig.store().complete(request, soon(), first.callback());
+  protocol::Completed ending;
+  ending.response = std::string(700'000, 'x');
+  Answer<store::WriteResult> first;
+  Answer<store::WriteResult> second;
+  rig.store().settle({held.identity, held.attempt}, ending, soon(), first.callback());
   EXPECT_TRUE(contains(refusal(rig.store(), "new"), "full")) << "claims may fill only half";
-  rig.store().complete(request, soon(), second.callback());
-  EXPECT_EQ(second.get().outcome, WriteOutcome::Unavailable);
+  rig.store().settle({held.identity, held.attempt}, ending, soon(), second.callback());
+  EXPECT_EQ(second.get().outcome, store::WriteOutcome::Unavailable);
   rig.unblock();
-  EXPECT_EQ(first.get().outcome, WriteOutcome::Done);
+  EXPECT_EQ(first.get().outcome, store::WriteOutcome::Done);
   EXPECT_TRUE(claims(rig.store(), "new"));
 }
 
 TEST(SqliteBoundsTest, OperationAboveTheBoundGoesWhenItIsAlone) {
-  LimitSettings limits;
+  protocol::LimitSettings limits;
   limits.queue_bytes = 1 << 20;
   SqliteRig rig(limits);
-  const ClaimRequest held = claimRequest("held");
-  ASSERT_TRUE(std::holds_alternative<Claimed>(claim(rig.store(), held)));
+  const store::ClaimRequest held = claimRequest("held");
+  ASSERT_TRUE(std::holds_alternative<store::Claimed>(claim(rig.store(), held)));
   EXPECT_EQ(complete(rig.store(), {held.identity, held.attempt}, std::string(3 << 20, 'x')).outcome,
-            WriteOutcome::Done);
+            store::WriteOutcome::Done);
 }
 
 TEST(SqliteBoundsTest, ManyDuplicatesOfALargeResponseAreAllAnswered) {
   SqliteRig rig;
-  const ClaimRequest held = claimRequest("large");
-  ASSERT_TRUE(std::holds_alternative<Claimed>(claim(rig.store(), held)));
+  const store::ClaimRequest held = claimRequest("large");
+  ASSERT_TRUE(std::holds_alternative<store::Claimed>(claim(rig.store(), held)));
   const std::string response(size_t{4} << 20, 'y');
   ASSERT_EQ(complete(rig.store(), {held.identity, held.attempt}, response).outcome,
-            WriteOutcome::Done);
+            store::WriteOutcome::Done);
   rig.block();
   std::vector<Answer<bool>> answers(40);
   for (size_t i = 0; i < answers.size(); ++i) {
-    rig.store().claim(claimRequest("large"), soon(),
-                      [&response, report = answers[i].callback()](const ClaimResult& result) {
-                        const auto* const exists = std::get_if<Exists>(&result);
-                        report(exists != nullptr && exists->record.response == response);
-                      });
+    rig.store().claim(
+        claimRequest("large"), soon(),
+        [&response, report = answers[i].callback()](const store::ClaimResult& result) {
+          const auto* const exists = std::get_if<store::Exists>(&result);
+          report(exists != nullptr && exists->record.response == response);
+        });
   }
   rig.unblock();
   for (const Answer<bool>& answer : answers) {
@@ -765,11 +795,11 @@ TEST(SqliteBoundsTest, ManyDuplicatesOfALargeResponseAreAllAnswered) {
 TEST(SqliteBoundsTest, LogIsMovedIntoTheFileNowAndThen) {
   SqliteRig rig;
   for (int i = 0; i < 40; ++i) {
-    const ClaimRequest request = claimRequest("key" + std::to_string(i));
-    ASSERT_TRUE(std::holds_alternative<Claimed>(claim(rig.store(), request)));
+    const store::ClaimRequest request = claimRequest("key" + std::to_string(i));
+    ASSERT_TRUE(std::holds_alternative<store::Claimed>(claim(rig.store(), request)));
     ASSERT_EQ(complete(rig.store(), {request.identity, request.attempt}, std::string(1 << 20, 'x'))
                   .outcome,
-              WriteOutcome::Done);
+              store::WriteOutcome::Done);
   }
   EXPECT_GT(std::filesystem::file_size(rig.path()), size_t{10} << 20);
   EXPECT_LT(std::filesystem::file_size(rig.path() + "-wal"), size_t{30} << 20);

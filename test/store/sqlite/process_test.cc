@@ -18,6 +18,7 @@
 
 #include "gtest/gtest.h"
 
+#include "source/store/sqlite/sqlite_operator_store.h"
 #include "source/store/sqlite/sqlite_store.h"
 #include "test/store/sqlite/sqlite_rig.h"
 #include "test/store/store_contract.h"
@@ -31,21 +32,21 @@ using namespace std::chrono_literals;
 
 constexpr int InFlight = 16;
 
-Identity identity(const std::string& key) {
+protocol::Identity identity(const std::string& key) {
   return {.tenant = "tenant", .operation = "operation", .key = key};
 }
 
-ClaimRequest claimRequest(const std::string& key) {
-  ClaimRequest request;
+store::ClaimRequest claimRequest(const std::string& key) {
+  store::ClaimRequest request;
   request.identity = identity(key);
   request.fingerprint = "fingerprint";
-  request.attempt = newAttempt();
+  request.attempt = store::newAttempt();
   request.lease = 1h;
   return request;
 }
 
-std::unique_ptr<SqliteStore> open(const std::string& path) {
-  auto store = SqliteStore::create({.path = path});
+std::unique_ptr<sqlite::SqliteStore> open(const std::string& path) {
+  auto store = sqlite::SqliteStore::create({.path = path});
   EXPECT_TRUE(store.ok());
   return *std::move(store);
 }
@@ -74,10 +75,10 @@ public:
 private:
   void begin() {
     const int number = next_++;
-    const ClaimRequest request =
+    const store::ClaimRequest request =
         claimRequest(std::to_string(::getpid()) + "-" + std::to_string(number));
-    store_->claim(request, soon(), [this, request, number](const ClaimResult& result) {
-      if (!std::holds_alternative<Claimed>(result)) {
+    store_->claim(request, soon(), [this, request, number](const store::ClaimResult& result) {
+      if (!std::holds_alternative<store::Claimed>(result)) {
         say("failed claim");
         return;
       }
@@ -85,9 +86,9 @@ private:
       end({request.identity, request.attempt}, number);
     });
   }
-  void end(const ClaimRef& ref, int number) {
-    const auto over = [this, ref, number](const WriteResult& result) {
-      if (result.outcome != WriteOutcome::Done) {
+  void end(const store::ClaimRef& ref, int number) {
+    const auto over = [this, ref, number](const store::WriteResult& result) {
+      if (result.outcome != store::WriteOutcome::Done) {
         say("failed write " + result.reason);
         return;
       }
@@ -96,35 +97,61 @@ private:
       begin();
     };
     if (number % 4 == 0) {
-      store_->release(ref, soon(), over);
+      store_->settle(ref, protocol::Released{}, soon(), over);
       return;
     }
-    CompleteRequest request;
-    request.claim = ref;
-    request.status = 200;
-    request.response = std::string(2000, 'r') + ref.identity.key;
-    store_->complete(std::move(request), soon(), over);
+    protocol::Completed ending;
+    ending.status = 200;
+    ending.response = std::string(2000, 'r') + ref.identity.key;
+    store_->settle(ref, std::move(ending), soon(), over);
   }
 
-  std::unique_ptr<SqliteStore> store_;
+  std::unique_ptr<sqlite::SqliteStore> store_;
   std::atomic<int> next_{0};
 };
 
 // Claims key 0 … count - 1, one after the other; says which it won.
 void claimAll(const std::string& path, int count) {
-  const std::unique_ptr<SqliteStore> store = open(path);
+  const std::unique_ptr<sqlite::SqliteStore> store = open(path);
   say("ready");
   for (int i = 0; i < count; ++i) {
-    Answer<ClaimResult> answer;
+    Answer<store::ClaimResult> answer;
     store->claim(claimRequest("key" + std::to_string(i)), soon(), answer.callback());
-    const ClaimResult result = answer.get();
-    if (std::holds_alternative<Claimed>(result)) {
+    const store::ClaimResult result = answer.get();
+    if (std::holds_alternative<store::Claimed>(result)) {
       say("won " + std::to_string(i));
-    } else if (!std::holds_alternative<Exists>(result)) {
+    } else if (!std::holds_alternative<store::Exists>(result)) {
       say("failed " + std::to_string(i));
     }
   }
   say("over");
+}
+
+// Claims key 0 … count - 1; the outcome of each is unknown at first, and comes late. Says whether
+// the store took it.
+void completeLate(const std::string& path, int count) {
+  const std::unique_ptr<sqlite::SqliteStore> store = open(path);
+  const auto settle = [&](const store::ClaimRef& ref, protocol::Ending ending) {
+    Answer<store::WriteResult> answer;
+    store->settle(ref, std::move(ending), soon(), answer.callback());
+    return answer.get().outcome;
+  };
+  for (int i = 0; i < count; ++i) {
+    const store::ClaimRequest request = claimRequest("key" + std::to_string(i));
+    Answer<store::ClaimResult> claimed;
+    store->claim(request, soon(), claimed.callback());
+    const store::ClaimRef ref{request.identity, request.attempt};
+    if (!std::holds_alternative<store::Claimed>(claimed.get()) ||
+        settle(ref, protocol::Unknown{}) != store::WriteOutcome::Done) {
+      say("failed");
+      return;
+    }
+    say("unknown " + std::to_string(request.attempt));
+    const store::WriteOutcome outcome = settle(ref, protocol::Completed{});
+    say(outcome == store::WriteOutcome::Done     ? "done"
+        : outcome == store::WriteOutcome::Fenced ? "fenced"
+                                                 : "failed");
+  }
 }
 
 int childMain(const std::vector<std::string>& arguments) {
@@ -132,6 +159,8 @@ int childMain(const std::vector<std::string>& arguments) {
     Worker(arguments[1]).run();
   } else if (arguments[0] == "claim") {
     claimAll(arguments[1], std::atoi(arguments[2].c_str()));
+  } else if (arguments[0] == "late") {
+    completeLate(arguments[1], std::atoi(arguments[2].c_str()));
   }
   return 0;
 }
@@ -191,16 +220,16 @@ private:
 
 // What the worker was told, by key.
 struct Told {
-  Attempt attempt = 0;
+  protocol::Attempt attempt = 0;
   bool completed = false;
   bool released = false;
 };
 
-void expectKept(Store& store, const std::string& key, const Told& told) {
-  Answer<LookUpResult> answer;
+void expectKept(store::Store& store, const std::string& key, const Told& told) {
+  Answer<store::LookUpResult> answer;
   store.lookUp(identity(key), soon(), answer.callback());
-  const LookUpResult found = answer.get();
-  const auto* const record = std::get_if<Record>(&found);
+  const store::LookUpResult found = answer.get();
+  const auto* const record = std::get_if<store::Record>(&found);
   if (told.released) {
     EXPECT_EQ(record, nullptr) << key;
     return;
@@ -213,7 +242,7 @@ void expectKept(Store& store, const std::string& key, const Told& told) {
   }
   EXPECT_EQ(record->attempt, told.attempt) << key;
   if (told.completed) {
-    EXPECT_EQ(record->state, RecordState::Completed) << key;
+    EXPECT_EQ(record->state, protocol::RecordState::Completed) << key;
     EXPECT_EQ(record->response, std::string(2000, 'r') + key);
   }
 }
@@ -243,7 +272,7 @@ TEST(SqliteProcessTest, NothingAcknowledgedIsLostByKill9) {
       ASSERT_NE(std::string(what), "failed") << *line;
     }
     child.kill();
-    const std::unique_ptr<SqliteStore> store = open(path);
+    const std::unique_ptr<sqlite::SqliteStore> store = open(path);
     for (const auto& [key, entry] : told) {
       expectKept(*store, key, entry);
     }
@@ -256,21 +285,23 @@ TEST(SqliteProcessTest, TwoProcessesOnOneFileNeverBothWin) {
   constexpr int Keys = 300;
   const TemporaryFolder folder;
   const std::string path = folder.path() + "/records.db";
-  const std::unique_ptr<SqliteStore> store = open(path);
+  const std::unique_ptr<sqlite::SqliteStore> store = open(path);
   Child child({"claim", path, std::to_string(Keys)});
   ASSERT_EQ(child.line(), "ready");
+  // Both have begun.
+  ASSERT_EQ(child.line(), "won 0");
+  std::set<int> theirs = {0};
   std::set<int> ours;
   for (int i = Keys - 1; i >= 0; --i) {
-    Answer<ClaimResult> answer;
+    Answer<store::ClaimResult> answer;
     store->claim(claimRequest("key" + std::to_string(i)), soon(), answer.callback());
-    const ClaimResult result = answer.get();
-    if (std::holds_alternative<Claimed>(result)) {
+    const store::ClaimResult result = answer.get();
+    if (std::holds_alternative<store::Claimed>(result)) {
       ours.insert(i);
     } else {
-      EXPECT_TRUE(std::holds_alternative<Exists>(result)) << result.index();
+      EXPECT_TRUE(std::holds_alternative<store::Exists>(result)) << result.index();
     }
   }
-  std::set<int> theirs;
   for (auto line = child.line(); line.has_value() && *line != "over"; line = child.line()) {
     int number = 0;
     ASSERT_EQ(std::sscanf(line->c_str(), "won %d", &number), 1) << *line;
@@ -287,35 +318,83 @@ TEST(SqliteProcessTest, BusyNeighbourDoesNotStarveTheOther) {
   const std::string path = folder.path() + "/records.db";
   Child child({"work", path});
   ASSERT_TRUE(child.line().has_value());
-  const std::unique_ptr<SqliteStore> store = open(path);
+  const std::unique_ptr<sqlite::SqliteStore> store = open(path);
   for (int i = 0; i < 50; ++i) {
-    Answer<ClaimResult> answer;
+    Answer<store::ClaimResult> answer;
     store->claim(claimRequest("mine" + std::to_string(i)), std::chrono::steady_clock::now() + 10s,
                  answer.callback());
-    const ClaimResult result = answer.get();
-    ASSERT_TRUE(std::holds_alternative<Claimed>(result))
+    const store::ClaimResult result = answer.get();
+    ASSERT_TRUE(std::holds_alternative<store::Claimed>(result))
         << i << " "
-        << (std::holds_alternative<Unavailable>(result) ? std::get<Unavailable>(result).reason
-                                                        : std::to_string(result.index()));
+        << (std::holds_alternative<store::Unavailable>(result)
+                ? std::get<store::Unavailable>(result).reason
+                : std::to_string(result.index()));
   }
   for (int i = 0; i < 50; ++i) {
     ASSERT_TRUE(child.line().has_value());
   }
 }
 
-TEST(SqliteProcessTest, NeighbourKilledInATransactionHoldsNobodyUp) {
+TEST(SqliteProcessTest, NeighbourKilledInATransactionDelaysNoOne) {
   const TemporaryFolder folder;
   const std::string path = folder.path() + "/records.db";
-  const std::unique_ptr<SqliteStore> store = open(path);
+  const std::unique_ptr<sqlite::SqliteStore> store = open(path);
   for (int round = 0; round < 5; ++round) {
     Child child({"work", path});
     for (int i = 0; i < 10 + round * 7; ++i) {
       ASSERT_TRUE(child.line().has_value());
     }
     child.kill();
-    Answer<ClaimResult> answer;
+    Answer<store::ClaimResult> answer;
     store->claim(claimRequest("after" + std::to_string(round)), soon(), answer.callback());
-    EXPECT_TRUE(std::holds_alternative<Claimed>(answer.get()));
+    EXPECT_TRUE(std::holds_alternative<store::Claimed>(answer.get()));
+  }
+}
+
+TEST(SqliteProcessTest, OperatorAndLateCompletionInAnotherProcessAreNeverBothBelieved) {
+  constexpr int Keys = 200;
+  const TemporaryFolder folder;
+  const std::string path = folder.path() + "/records.db";
+  std::unique_ptr<store::OperatorStore> by;
+  Child child({"late", path, std::to_string(Keys)});
+  int said = 0;
+  for (int i = 0; i < Keys; ++i) {
+    const std::optional<std::string> unknown = child.line();
+    long long attempt = 0;
+    ASSERT_TRUE(unknown.has_value());
+    ASSERT_EQ(std::sscanf(unknown->c_str(), "unknown %lld", &attempt), 1) << *unknown;
+    if (by == nullptr) {
+      auto opened = sqlite::openOperatorStore(path, LongTime);
+      ASSERT_TRUE(opened.ok()) << opened.status();
+      by = *std::move(opened);
+    }
+    const auto result = by->change({.seen = {identity("key" + std::to_string(i)), attempt},
+                                    .action = store::NotRun{},
+                                    .actor = "alice",
+                                    .reason = "asked the bank",
+                                    .dry_run = false});
+    ASSERT_TRUE(result.ok()) << result.status();
+    const bool believed = result->outcome == store::ChangeOutcome::Done;
+    EXPECT_EQ(child.line(), believed ? "fenced" : "done") << i;
+    said += believed ? 1 : 0;
+  }
+  const auto page = by->audit({}, std::nullopt, Keys + 1);
+  ASSERT_TRUE(page.ok()) << page.status();
+  EXPECT_EQ(page->entries.size(), static_cast<size_t>(said));
+}
+
+TEST(SqliteProcessTest, OperatorGetsItsTurnBesideABusyStore) {
+  const TemporaryFolder folder;
+  const std::string path = folder.path() + "/records.db";
+  Child child({"work", path});
+  ASSERT_TRUE(child.line().has_value());
+  const auto by = sqlite::openOperatorStore(path, 10s);
+  ASSERT_TRUE(by.ok()) << by.status();
+  for (int i = 0; i < 50; ++i) {
+    const auto purged = (*by)->purge({.tenant = "none", .actor = "alice", .reason = {}}, 10);
+    ASSERT_TRUE(purged.ok()) << purged.status();
+    ASSERT_TRUE((*by)->list({}, std::nullopt, 10).ok());
+    ASSERT_TRUE(child.line().has_value());
   }
 }
 

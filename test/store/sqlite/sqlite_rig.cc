@@ -6,6 +6,7 @@
 
 #include "gtest/gtest.h"
 
+#include "source/store/sqlite/sqlite_operator_store.h"
 #include "test/store/sqlite/test_vfs.h"
 
 namespace idempotency::test {
@@ -33,7 +34,7 @@ TemporaryFolder::~TemporaryFolder() {
   std::filesystem::remove_all(path_, ignored);
 }
 
-SqliteRig::SqliteRig(const LimitSettings& limits)
+SqliteRig::SqliteRig(const protocol::LimitSettings& limits)
     : path_(folder_.path() + "/records.db"), limits_(limits) {
   test_vfs::install();
   test_vfs::reset();
@@ -46,14 +47,24 @@ SqliteRig::~SqliteRig() {
   test_vfs::reset();
 }
 
-std::unique_ptr<SqliteStore> SqliteRig::make() const {
-  auto store = SqliteStore::create({.path = path_}, limits_);
+sqlite::Uptime SqliteRig::uptime() const {
+  return [passed = passed_] { return sqlite::machineUptime() + passed->load(); };
+}
+
+std::unique_ptr<store::OperatorStore> SqliteRig::openOperator() {
+  auto opened = sqlite::openOperatorStore(path_, LongTime, uptime());
+  EXPECT_TRUE(opened.ok()) << opened.status();
+  return *std::move(opened);
+}
+
+std::unique_ptr<sqlite::SqliteStore> SqliteRig::make() const {
+  auto store = sqlite::SqliteStore::create({.path = path_}, limits_, uptime());
   EXPECT_TRUE(store.ok()) << store.status();
   // The file is there when this comes back.
-  Answer<LookUpResult> answer;
+  Answer<store::LookUpResult> answer;
   (*store)->lookUp({"none", "none", "none"}, soon(), answer.callback());
-  const LookUpResult result = answer.get();
-  if (const auto* unavailable = std::get_if<Unavailable>(&result)) {
+  const store::LookUpResult result = answer.get();
+  if (const auto* unavailable = std::get_if<store::Unavailable>(&result)) {
     ADD_FAILURE() << unavailable->reason;
   }
   return *std::move(store);
@@ -78,7 +89,7 @@ int64_t SqliteRig::askNumber(const std::string& sql) const {
   return number;
 }
 
-Store& SqliteRig::other() {
+store::Store& SqliteRig::other() {
   if (other_ == nullptr) {
     other_ = make();
   }
@@ -95,10 +106,16 @@ void SqliteRig::start() {
 }
 
 void SqliteRig::passTime(std::chrono::milliseconds time) {
+  passed_->store(passed_->load() + time);
   test_vfs::passTime(time);
 }
 
-void SqliteRig::setRecoveryPoint(const Identity& identity, const std::string& recovery_point) {
+void SqliteRig::setClockAhead(std::chrono::milliseconds time) {
+  test_vfs::passTime(time);
+}
+
+void SqliteRig::setRecoveryPoint(const protocol::Identity& identity,
+                                 const std::string& recovery_point) {
   const std::unique_ptr<Database> database = connect();
   Statement statement(*database,
                       "UPDATE record SET recovery_point = ?4 "
@@ -119,7 +136,7 @@ std::vector<AuditEntry> SqliteRig::audit() {
   while (row.next()) {
     AuditEntry entry{row.bytes(0), std::nullopt, static_cast<uint64_t>(row.integer(4))};
     if (!row.isNull(1)) {
-      entry.identity = Identity{row.bytes(1), row.bytes(2), row.bytes(3)};
+      entry.identity = protocol::Identity{row.bytes(1), row.bytes(2), row.bytes(3)};
     }
     all.push_back(std::move(entry));
   }

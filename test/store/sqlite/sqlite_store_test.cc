@@ -16,31 +16,33 @@ StoreKind sqliteKind() {
 INSTANTIATE_TEST_SUITE_P(Sqlite, StoreContractTest, ::testing::Values(sqliteKind()), storeKindName);
 INSTANTIATE_TEST_SUITE_P(Sqlite, MaintenanceContractTest, ::testing::Values(sqliteKind()),
                          storeKindName);
+INSTANTIATE_TEST_SUITE_P(Sqlite, OperatorContractTest, ::testing::Values(sqliteKind()),
+                         storeKindName);
 
 // What the contract cannot see.
 class SqliteContentTest : public ::testing::Test {
 protected:
-  ClaimRef claim(std::optional<ReclaimFrom> from = {}) {
-    ClaimRequest request;
+  store::ClaimRef claim(std::optional<store::ReclaimFrom> from = {}) {
+    store::ClaimRequest request;
     request.identity = {"tenant", "operation", "key"};
-    request.attempt = newAttempt();
+    request.attempt = store::newAttempt();
     request.from = from;
-    Answer<ClaimResult> answer;
+    Answer<store::ClaimResult> answer;
     rig_.store().claim(request, soon(), answer.callback());
-    EXPECT_TRUE(std::holds_alternative<Claimed>(answer.get()));
+    EXPECT_TRUE(std::holds_alternative<store::Claimed>(answer.get()));
     return {request.identity, request.attempt};
   }
-  ClaimRef complete() {
-    CompleteRequest request;
-    request.claim = claim();
-    request.response = "response";
-    Answer<WriteResult> answer;
-    rig_.store().complete(request, soon(), answer.callback());
-    EXPECT_EQ(answer.get().outcome, WriteOutcome::Done);
-    return request.claim;
+  store::ClaimRef complete() {
+    const store::ClaimRef ref = claim();
+    protocol::Completed ending;
+    ending.response = "response";
+    Answer<store::WriteResult> answer;
+    rig_.store().settle(ref, ending, soon(), answer.callback());
+    EXPECT_EQ(answer.get().outcome, store::WriteOutcome::Done);
+    return ref;
   }
-  MaintenanceResult reap(bool soft) {
-    Answer<MaintenanceResult> answer;
+  store::MaintenanceResult reap(bool soft) {
+    Answer<store::MaintenanceResult> answer;
     rig_.store().reap(10, soft, soon(), answer.callback());
     return answer.get();
   }
@@ -52,15 +54,29 @@ protected:
 };
 
 TEST_F(SqliteContentTest, ResponseGoesWhenItsKeyIsClaimedAgain) {
-  const ClaimRef first = complete();
+  const store::ClaimRef first = complete();
   EXPECT_EQ(count("response"), 1);
   rig_.passTime(std::chrono::hours(25));
-  const ClaimRef second = claim(ReclaimFrom{RecordState::Completed, first.attempt});
+  const store::ClaimRef second =
+      claim(store::ReclaimFrom{protocol::RecordState::Completed, first.attempt});
   EXPECT_EQ(count("response"), 0);
-  Answer<WriteResult> released;
-  rig_.store().release(second, soon(), released.callback());
-  EXPECT_EQ(released.get().outcome, WriteOutcome::Done);
+  Answer<store::WriteResult> released;
+  rig_.store().settle(second, protocol::Released{}, soon(), released.callback());
+  EXPECT_EQ(released.get().outcome, store::WriteOutcome::Done);
   EXPECT_EQ(count("record"), 0);
+}
+
+TEST_F(SqliteContentTest, BatchesThatFailAreCounted) {
+  claim();
+  EXPECT_EQ(rig_.store().status().batches_failed, 0u);
+  rig_.run("ALTER TABLE record RENAME TO hidden");
+  Answer<store::LookUpResult> answer;
+  rig_.store().lookUp({"tenant", "operation", "key"}, soon(), answer.callback());
+  EXPECT_TRUE(std::holds_alternative<store::Unavailable>(answer.get()));
+  const store::StoreStatus failed = rig_.store().status();
+  EXPECT_GE(failed.batches_failed, 1u);
+  EXPECT_GE(failed.batches, failed.batches_failed + 1);
+  rig_.run("ALTER TABLE hidden RENAME TO record");
 }
 
 TEST_F(SqliteContentTest, ResponseGoesWithTheReaper) {
@@ -76,15 +92,16 @@ TEST_F(SqliteContentTest, ResponseGoesWithTheReaper) {
 
 TEST_F(SqliteContentTest, UseOfATenantIsExactlyTheNumberOfItsRecords) {
   const std::string use = "SELECT coalesce(sum(records), 0) FROM tenant_use";
-  const ClaimRef first = complete();
+  const store::ClaimRef first = complete();
   EXPECT_EQ(rig_.askNumber(use), 1);
   rig_.passTime(std::chrono::hours(25));
   EXPECT_EQ(reap(true).expired, 1U);
   EXPECT_EQ(rig_.askNumber(use), 0);
-  const ClaimRef second = claim(ReclaimFrom{RecordState::Expired, first.attempt});
+  const store::ClaimRef second =
+      claim(store::ReclaimFrom{protocol::RecordState::Expired, first.attempt});
   EXPECT_EQ(rig_.askNumber(use), 1);
-  Answer<WriteResult> released;
-  rig_.store().release(second, soon(), released.callback());
+  Answer<store::WriteResult> released;
+  rig_.store().settle(second, protocol::Released{}, soon(), released.callback());
   released.get();
   EXPECT_EQ(rig_.askNumber(use), 0);
   complete();

@@ -3,10 +3,13 @@
 
 #include <memory>
 #include <string>
+#include <utility>
 
 #include "gtest/gtest.h"
 
+#include "fmt/format.h"
 #include "source/store/sqlite/database.h"
+#include "source/store/sqlite/operator_statements.h"
 #include "source/store/sqlite/schema.h"
 #include "test/store/sqlite/sqlite_rig.h"
 
@@ -26,8 +29,11 @@ protected:
     return std::string(statementTexts()[static_cast<size_t>(sql)]);
   }
 
-  std::string plan(Sql sql) {
-    Statement statement(*database_, "EXPLAIN QUERY PLAN " + text(sql));
+  std::string plan(Sql sql) { return planOf(text(sql)); }
+  std::string plan(OperatorSql sql) { return planOf(sqlite::text(sql)); }
+
+  std::string planOf(std::string_view sql) {
+    Statement statement(*database_, "EXPLAIN QUERY PLAN " + std::string(sql));
     Query row(statement);
     std::string plan;
     while (row.next()) {
@@ -85,19 +91,25 @@ TEST_F(StatementsTest, ClaimsAndLookUpsUseTheUniqueIndex) {
 }
 
 TEST_F(StatementsTest, WritesGoStraightToTheirRow) {
-  for (const Sql sql : {Sql::Reclaim, Sql::Complete, Sql::Renew, Sql::Fail, Sql::MarkUnknown,
-                        Sql::Extend, Sql::DeleteRecord, Sql::GiveUp, Sql::Expire}) {
+  for (const Sql sql :
+       {Sql::Reclaim, Sql::Complete, Sql::Renew, Sql::Fail, Sql::MarkUnknown, Sql::Extend,
+        Sql::DeleteRecord, Sql::SetAside, Sql::CompleteLate, Sql::Expire}) {
     EXPECT_NE(plan(sql).find("SEARCH record USING INTEGER PRIMARY KEY (rowid=?)"),
               std::string::npos)
         << plan(sql);
   }
 }
 
-TEST_F(StatementsTest, CompletionLeavesTheIndexOfLivesAlone) {
-  const int64_t index =
-      database_->askNumber("SELECT rootpage FROM sqlite_schema WHERE name = 'record_expiry'");
-  EXPECT_TRUE(writesTo(Sql::Renew, index));
-  EXPECT_FALSE(writesTo(Sql::Complete, index));
+TEST_F(StatementsTest, CompletionLeavesTheIndexesOfOthersAlone) {
+  for (const auto& [index, writer] :
+       {std::pair("record_expiry", Sql::Renew), std::pair("record_due", Sql::MarkUnknown),
+        std::pair("record_unknown", Sql::MarkUnknown),
+        std::pair("record_unknown_attempt", Sql::MarkUnknown)}) {
+    const int64_t root = database_->askNumber(
+        fmt::format("SELECT rootpage FROM sqlite_schema WHERE name = '{}'", index));
+    EXPECT_TRUE(writesTo(writer, root)) << index;
+    EXPECT_FALSE(writesTo(Sql::Complete, root)) << index;
+  }
 }
 
 TEST_F(StatementsTest, BackgroundJobsUseTheirIndexes) {
@@ -108,6 +120,31 @@ TEST_F(StatementsTest, BackgroundJobsUseTheirIndexes) {
   EXPECT_NE(plan(Sql::CountPastLife).find("COVERING INDEX record_expiry (expires_at<?)"),
             std::string::npos)
       << plan(Sql::CountPastLife);
+}
+
+TEST_F(StatementsTest, OperatorsReadNoMoreThanTheyAsk) {
+  for (size_t i = 0; i < OperatorSqlCount; ++i) {
+    const auto sql = static_cast<OperatorSql>(i);
+    ASSERT_FALSE(sqlite::text(sql).empty()) << i;
+    const std::string how = plan(sql);
+    EXPECT_EQ(how.find("SCAN audit"), std::string::npos) << sqlite::text(sql) << "\n" << how;
+    if (sql != OperatorSql::NewestStates) {  // Looks at so many records, whatever they are.
+      EXPECT_EQ(how.find("SCAN"), std::string::npos) << sqlite::text(sql) << "\n" << how;
+      EXPECT_EQ(how.find("TEMP B-TREE"), std::string::npos) << sqlite::text(sql) << "\n" << how;
+    }
+  }
+}
+
+TEST_F(StatementsTest, UnknownRecordsAreFoundAmongUnknownRecordsOnly) {
+  EXPECT_NE(plan(OperatorSql::FindDue).find("record_due (operation=? AND <expr><?)"),
+            std::string::npos)
+      << plan(OperatorSql::FindDue);
+  EXPECT_NE(plan(OperatorSql::NextDueOperation).find("record_due (operation>?)"), std::string::npos)
+      << plan(OperatorSql::NextDueOperation);
+  EXPECT_NE(
+      plan(OperatorSql::OldestUnknown).find("record_unknown (operation=? AND unknown_since>?)"),
+      std::string::npos)
+      << plan(OperatorSql::OldestUnknown);
 }
 
 TEST_F(StatementsTest, PlansStayTheSameWithStatistics) {
@@ -125,7 +162,7 @@ TEST_F(StatementsTest, PlansStayTheSameWithStatistics) {
       << plan(Sql::FindPastLife);
 }
 
-TEST_F(StatementsTest, ClockTellsMilliseconds) {
+TEST_F(StatementsTest, ClockReturnsMilliseconds) {
   const int64_t before = std::chrono::duration_cast<std::chrono::milliseconds>(
                              std::chrono::system_clock::now().time_since_epoch())
                              .count();

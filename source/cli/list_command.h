@@ -1,0 +1,10 @@
+#pragma once
+
+#include "source/cli/command.h"
+
+namespace idempotency::cli {
+
+// `records list`.
+extern const Command ListCommand;
+
+}  // namespace idempotency::cli

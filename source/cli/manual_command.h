@@ -1,0 +1,10 @@
+#pragma once
+
+#include "source/cli/command.h"
+
+namespace idempotency::cli {
+
+// `man`.
+extern const Command ManualCommand;
+
+}  // namespace idempotency::cli

@@ -1,0 +1,10 @@
+#pragma once
+
+#include "source/cli/command.h"
+
+namespace idempotency::cli {
+
+// `tenants purge`.
+extern const Command PurgeCommand;
+
+}  // namespace idempotency::cli
