@@ -1,6 +1,8 @@
 #include "source/cli/record_text.h"
 
+#include <algorithm>
 #include <array>
+#include <chrono>
 #include <cstdint>
 #include <fmt/format.h>
 #include <optional>
@@ -47,9 +49,11 @@ std::string stateNote(const store::Record& record) {
       if (record.dead_letter) {
         return "dead letter";
       }
-      return record.reconcile_after.has_value()
-                 ? fmt::format("next try in {}", shownDuration(*record.reconcile_after))
-                 : "";
+      if (!record.reconcile_after.has_value()) {
+        return "";
+      }
+      return fmt::format("next try in {}", shownDuration(std::max(*record.reconcile_after,
+                                                                  std::chrono::milliseconds(0))));
     case RecordState::FailedRetryable:
     case RecordState::Expired:
       return "";

@@ -48,6 +48,11 @@ void writeOptional(std::string_view name, const std::optional<std::chrono::milli
   }
 }
 
+std::optional<std::chrono::milliseconds> notNegative(
+    std::optional<std::chrono::milliseconds> time) {
+  return time.has_value() ? std::optional(std::max(*time, std::chrono::milliseconds(0))) : time;
+}
+
 void writeOptional(std::string_view name, const std::optional<store::StoreTime>& value,
                    JsonWriter& json) {
   if (value.has_value()) {
@@ -84,7 +89,7 @@ void writeStateFacts(const store::Record& record, JsonWriter& json) {
   json.flag("lease_alive", in_progress && record.lease_alive);
   writeOptional("lease_left_seconds", in_progress ? std::optional(record.lease_left) : std::nullopt,
                 json);
-  writeOptional("next_try_seconds", record.reconcile_after, json);
+  writeOptional("next_try_seconds", notNegative(record.reconcile_after), json);
   json.flag("dead_letter", record.dead_letter);
   writeOptional("completed_at", record.completed_at, json);
   if (completed) {

@@ -7,6 +7,13 @@
 #include "source/message/stored_response.h"
 
 namespace idempotency::request {
+namespace {
+
+// A question that is overdue for longer is not going to be asked: no reconciler covers the
+// operation, or none is running. A change of the leader or a backlog takes less.
+constexpr std::chrono::minutes LongestDelay{5};
+
+}  // namespace
 
 protocol::RecordFound factsOf(const store::Record& record,
                               const runtime::CompletedRecord* completed, const Matcher& match) {
@@ -20,7 +27,7 @@ protocol::RecordFound factsOf(const store::Record& record,
   facts.claim_age = record.claim_age;
   facts.has_response = completed != nullptr;
   facts.status = record.status;
-  if (record.reconcile_after.has_value()) {
+  if (record.reconcile_after.has_value() && *record.reconcile_after > -LongestDelay) {
     // Rounded up, and never 0: that would ask for an immediate retry.
     facts.reconcile_after = std::max(
         std::chrono::ceil<std::chrono::seconds>(*record.reconcile_after), std::chrono::seconds(1));

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <chrono>
+#include <cstddef>
 #include <functional>
 #include <string>
 
@@ -17,6 +18,7 @@ struct Question {
   std::string authority;
   protocol::FieldList headers;
   std::chrono::milliseconds timeout{0};
+  size_t max_answer_bytes = 0;  // Of the body; a larger answer is none.
 };
 
 class Asker {

@@ -31,6 +31,13 @@ std::vector<store::OperationSet> operationsOf(
   return sets;
 }
 
+// Room for the response as a JSON string, which takes up to six bytes for each of its own, and for
+// the rest of the object.
+size_t maxAnswerBytes(const protocol::ReconcileSettings& settings) {
+  constexpr size_t Rest = size_t{1} << 20;
+  return 6 * settings.max_response_bytes + Rest;
+}
+
 message::OutcomeAnswer noAnswer(std::string why) {
   message::OutcomeAnswer answer;
   answer.failure = std::move(why);
@@ -230,7 +237,8 @@ void Reconciler::ask(size_t entry, store::DueRecord due, store::MonotonicTime no
                     .path = *std::move(path),
                     .authority = settings.authority,
                     .headers = {},
-                    .timeout = settings.timeout};
+                    .timeout = settings.timeout,
+                    .max_answer_bytes = maxAnswerBytes(settings)};
   for (const protocol::QuestionHeader& header : settings.headers) {
     question.headers.emplace_back(header.name, header.value.headerValue(identity, attempt));
   }

@@ -32,7 +32,7 @@ struct Record {
   StoreTime expires_at{};
   std::optional<StoreTime> completed_at;
   std::optional<std::chrono::milliseconds>
-      reconcile_after;       // Unknown: until the next try; none: no tries.
+      reconcile_after;       // Unknown: until the next try, negative if overdue; none: no tries.
   bool dead_letter = false;  // Unknown: reconciliation has given up.
   std::string last_error;    // A code, never text from the upstream.
 

@@ -4,6 +4,7 @@ Real Envoys, on both stores. The upstream plays the service's endpoint: a questi
 """
 
 import json
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from harness.config import FilterFile
@@ -228,29 +229,55 @@ def test_an_envoy_that_dies_while_it_asks_is_followed_by_another(make_site, kind
     assert len(site.executions(key)) == 1
 
 
-@either_store
-def test_a_question_that_a_reload_cuts_off_is_asked_again(make_site, kind, folder):
+@pytest.mark.parametrize("version", ENVOY_VERSIONS)
+@pytest.mark.parametrize("replaced_store", [False, True], ids=["same_store", "other_store"])
+def test_a_new_config_takes_over_an_open_question(make_site, folder, version, replaced_store):
+    """... although a request still holds the old one: nothing of it may be open when that request ends."""
     changed, files = [], []
 
     def change(config) -> None:
-        changed.append(config.copy().filter(policy={"flavor": "STRIPE"}))
+        # Another timeout is another store: the new config shares nothing with the old one.
+        other = {"store": {"sqlite": {"path": str(folder / "other.db")}}} if replaced_store else {}
+        changed.append(config.copy().filter(policy={"flavor": "STRIPE"}, **other))
         files.append(FilterFile(folder, config))
 
-    site = make_site(kind, change=change, timeout="8s")
-    key = new_key()
-    gate = f"question about {key}"
+    site = make_site("sqlite", change=change, timeout="60s", version=version)
+    key, held = new_key(), new_key()
+    question_gate, request_gate = f"question about {key}", f"request {held}"
     site.upstream.script(
-        {"status": 200, "body": "cut off", "hold": gate},
+        {"status": 200, "body": "cut off", "hold": question_gate},
         {"status": 200, "body": "it ran"},
         path=question(key),
     )
     lose(site, key, **LOST)
-    site.upstream.wait_until_held(gate)
-    files[0].write_filter(changed[0])
-    site.upstream.wait_for_log("gone", path=question(key))
-    site.wait_for_state(key, "completed", deadline=40)
+    site.upstream.wait_until_held(question_gate)
+    with ThreadPoolExecutor() as pool:
+        running = pool.submit(site.send, "/pay/", held, hold=request_gate)
+        site.upstream.wait_until_held(request_gate)
+        files[0].write_filter(changed[0])
+        site.upstream.wait_for_log("gone", path=question(key))
+        wait_for(lambda: len(asked(site, key)) == 2, "the question through the new config")
+        site.wait_for_state(key, "completed")
+        site.upstream.release(request_gate)
+        assert running.result().status == 200
+    assert site.state(key) == site.state(held) == "completed"
+    assert len(site.executions(key)) == len(site.executions(held)) == 1
+    site.close()
+
+
+@either_store
+def test_an_answer_that_is_too_large_is_none(make_site, kind):
+    site = make_site(kind, max_response_bytes=10)
+    key = new_key()
+    site.upstream.script(
+        {"status": 200, "body": "x" * (2 << 20)}, {"status": 200, "body": "it ran"}, path=question(key)
+    )
+    lose(site, key, **LOST)
+    site.wait_for_state(key, "completed")
     assert site.send("/pay/", key).body == b"it ran"
-    assert len(site.executions(key)) == 1
+    assert "the answer has more than 1048636 bytes" in site.envoy.process.output()
+    assert site.envoy.stat("idempotency.reconcile.failed") == 1
+    site.close(may_complain=True)
 
 
 def deliver(site: Site, key: str, attempt: str) -> None:

@@ -111,6 +111,17 @@ TEST_F(StatusQueryTest, OtherEndings) {
   EXPECT_EQ(problem(), protocol::Problem::RunNotCompleted);
 }
 
+// Retry-After announces the next question, and a question that is somewhat late. An operator may
+// also have asked for one where no reconciler runs: then nothing is going to settle the record.
+TEST_F(StatusQueryTest, UnknownOutcomeIsAnnouncedOnlyWhileSomebodyAsks) {
+  end(protocol::Unknown{"timeout", 90s});
+  EXPECT_EQ(answerOf(outcome()).retry_after, 90s);
+  store_->database().passTime(2min);
+  EXPECT_EQ(answerOf(outcome()).retry_after, 1s);
+  store_->database().passTime(5min);
+  EXPECT_EQ(answerOf(outcome()).retry_after, std::nullopt);
+}
+
 TEST_F(StatusQueryTest, UnknownOutcome) {
   end(protocol::Unknown{"timeout", std::nullopt});
   const protocol::Answer answer = answerOf(outcome());

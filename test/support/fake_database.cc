@@ -72,7 +72,7 @@ store::Record FakeDatabase::read(const Row& row) const {
     record.lease_left = row.lease_until - now_;
   }
   if (record.state == protocol::RecordState::Unknown && row.reconcile_at.has_value()) {
-    record.reconcile_after = std::max(*row.reconcile_at - now_, milliseconds(0));
+    record.reconcile_after = *row.reconcile_at - now_;
   }
   return record;
 }

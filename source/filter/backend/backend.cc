@@ -232,7 +232,7 @@ void Backend::startJobs(const std::shared_ptr<runtime::MaintenanceObserver>& obs
   reconciling.entries = settings_.reconcile;
   reconciler_ = std::make_unique<runtime::Reconciler>(
       std::move(reconciling), [store = settings_.store] { return openForReconciler(store); },
-      asker_, std::make_shared<ReconcileLog>(stats_), randomFractions());
+      SharedAsker::ofProcess(), std::make_shared<ReconcileLog>(stats_), randomFractions());
   runtime::MaintainerOptions options;
   options.settings = settings_.maintenance;
   options.owner = ownerName();

@@ -81,8 +81,6 @@ public:
   runtime::Alarms& alarms() { return *alarms_; }
   TenantLabels& tenantLabels() { return tenant_labels_; }
   StatSink& stats() { return stats_; }
-  // Where configs offer to ask upstreams for the reconciler.
-  SharedAsker& asker() { return asker_; }
   const BackendSettings& settings() const { return settings_; }
 
   request::ClaimServices claimServices();
@@ -136,7 +134,6 @@ private:
   const BackendSettings settings_;
   runtime::Admission admission_;  // Outlives everything that it counts.
   StatSink stats_;
-  SharedAsker asker_;
   runtime::ReplayCache cache_;
   runtime::KeyRate key_rate_;
   TenantLabels tenant_labels_;

@@ -1,6 +1,7 @@
 #include "source/filter/backend/shared_asker.h"
 
 #include <charconv>
+#include <fmt/format.h>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -29,27 +30,50 @@ std::string_view describe(envoy::CalloutStart result) {
   return "";
 }
 
-std::string_view describe(envoy::CalloutResult result) {
-  switch (result) {
-    case envoy::CalloutResult::Success:
-      break;
-    case envoy::CalloutResult::Reset:
-      return "no connection, a reset, or no answer in time";
-    case envoy::CalloutResult::ResponseTooLarge:
-      return "the answer is larger than Envoy's buffer";
-  }
-  return "";
-}
-
 int statusOf(std::string_view text) {
   int status = 0;
   std::from_chars(text.data(), text.data() + text.size(), status);
   return status;
 }
 
-message::OutcomeAnswer answerOf(std::span<const envoy::Field> headers,
-                                std::span<const envoy::raw::Bytes> body) {
-  message::OutcomeAnswer answer;
+}  // namespace
+
+// --- One config ---------------------------------------------------------------------------------
+
+void ConfigAsker::ask(Pending pending) {
+  const runtime::Question& question = pending.question;
+  std::vector<envoy::Field> headers = {
+      {":method", question.method}, {":path", question.path}, {"host", question.authority}};
+  for (const auto& [name, value] : question.headers) {
+    headers.emplace_back(name, value);
+  }
+  const envoy::SideRequestStart start = handle_.startSideStream(
+      {.cluster = question.cluster, .headers = headers, .body = {}, .timeout = question.timeout},
+      /*end=*/true);
+  if (start.ok()) {
+    open_.emplace(start.id, Open{.pending = std::move(pending), .answer = {}});
+  } else {
+    pending.answered(noAnswer(describe(start.result)));
+  }
+}
+
+std::vector<ConfigAsker::Pending> ConfigAsker::takeOpen() {
+  std::vector<Pending> taken;
+  taken.reserve(open_.size());
+  // The reset hook runs inside the call: it finds nothing any more.
+  for (auto& [id, open] : std::exchange(open_, {})) {
+    handle_.resetSideStream(id);
+    taken.push_back(std::move(open.pending));
+  }
+  return taken;
+}
+
+void ConfigAsker::onSideHeaders(uint64_t id, std::span<const envoy::Field> headers, bool /*end*/) {
+  const auto found = open_.find(id);
+  if (found == open_.end()) {
+    return;
+  }
+  message::OutcomeAnswer& answer = found->second.answer;
   for (const envoy::Field& field : headers) {
     if (field.nameView() == ":status") {
       answer.status = statusOf(field.valueView());
@@ -57,44 +81,59 @@ message::OutcomeAnswer answerOf(std::span<const envoy::Field> headers,
       answer.headers.emplace_back(field.nameView(), field.valueView());
     }
   }
-  for (const envoy::raw::Bytes& chunk : body) {
-    answer.body += envoy::toView(chunk);
-  }
-  return answer;
 }
 
-}  // namespace
-
-void ConfigAsker::ask(const runtime::Question& question, runtime::Asker::Answered answered) {
-  std::vector<envoy::Field> headers = {
-      {":method", question.method}, {":path", question.path}, {"host", question.authority}};
-  for (const auto& [name, value] : question.headers) {
-    headers.emplace_back(name, value);
-  }
-  const envoy::SideRequestStart start = handle_.startCallout(
-      {.cluster = question.cluster, .headers = headers, .body = {}, .timeout = question.timeout});
-  if (start.ok()) {
-    open_.emplace(start.id, std::move(answered));
-  } else {
-    answered(noAnswer(describe(start.result)));
-  }
-}
-
-void ConfigAsker::onDone(uint64_t id, envoy::CalloutResult result,
-                         std::span<const envoy::Field> headers,
-                         std::span<const envoy::raw::Bytes> body) {
-  auto found = open_.extract(id);
-  if (found.empty()) {
+void ConfigAsker::onSideData(uint64_t id, std::span<const envoy::raw::Bytes> data, bool /*end*/) {
+  const auto found = open_.find(id);
+  if (found == open_.end()) {
     return;
   }
-  found.mapped()(result == envoy::CalloutResult::Success ? answerOf(headers, body)
-                                                         : noAnswer(describe(result)));
+  const size_t limit = found->second.pending.question.max_answer_bytes;
+  std::string& body = found->second.answer.body;
+  for (const envoy::raw::Bytes& chunk : data) {
+    const std::string_view bytes = envoy::toView(chunk);
+    if (bytes.size() > limit - body.size()) {
+      finish(id, noAnswer(fmt::format("the answer has more than {} bytes", limit)));
+      return handle_.resetSideStream(id);
+    }
+    body += bytes;
+  }
+}
+
+void ConfigAsker::onSideComplete(uint64_t id) {
+  if (const auto found = open_.find(id); found != open_.end()) {
+    finish(id, std::move(found->second.answer));
+  }
+}
+
+void ConfigAsker::onSideReset(uint64_t id, envoy::SideStreamReset /*reason*/) {
+  finish(id, noAnswer("no connection, a reset, or no answer in time"));
+}
+
+void ConfigAsker::finish(uint64_t id, message::OutcomeAnswer answer) {
+  const auto found = open_.extract(id);
+  if (!found.empty()) {
+    found.mapped().pending.answered(std::move(answer));
+  }
+}
+
+// --- All configs --------------------------------------------------------------------------------
+
+SharedAsker& SharedAsker::ofProcess() {
+  static auto* const asker = new SharedAsker();
+  return *asker;
 }
 
 void SharedAsker::attach(std::shared_ptr<ConfigAsker> asker,
                          std::shared_ptr<envoy::Mailbox> mailbox) {
   const std::lock_guard lock(mutex_);
-  configs_.push_back({std::move(asker), std::move(mailbox)});
+  const Config added{.asker = std::move(asker), .mailbox = std::move(mailbox)};
+  for (const Config& config : configs_) {
+    for (ConfigAsker::Pending& pending : config.asker->takeOpen()) {
+      post(added, std::move(pending));
+    }
+  }
+  configs_.push_back(added);
 }
 
 void SharedAsker::detach(const ConfigAsker& asker) {
@@ -103,19 +142,18 @@ void SharedAsker::detach(const ConfigAsker& asker) {
 }
 
 void SharedAsker::ask(runtime::Question question, Answered answered) {
-  Config config;
-  {
-    const std::lock_guard lock(mutex_);
-    if (!configs_.empty()) {
-      config = configs_.back();
-    }
-  }
-  if (config.mailbox == nullptr) {
+  const std::lock_guard lock(mutex_);
+  if (configs_.empty()) {
     return answered(noAnswer("Envoy has no config of this filter"));
   }
-  // If the config goes before the task runs, the question is lost, and asked again.
-  config.mailbox->post([asker = config.asker, question = std::move(question),
-                        answered = std::move(answered)] { asker->ask(question, answered); });
+  post(configs_.back(), {.question = std::move(question), .answered = std::move(answered)});
+}
+
+// If the config is destroyed before the task runs, the question is lost, and asked again.
+void SharedAsker::post(const Config& config, ConfigAsker::Pending pending) {
+  config.mailbox->post([asker = config.asker, pending = std::move(pending)]() mutable {
+    asker->ask(std::move(pending));
+  });
 }
 
 }  // namespace idempotency::filter

@@ -64,21 +64,15 @@ ModuleConfig::ModuleConfig(envoy::ConfigHandle handle, config::FilterConfig conf
       asker_(std::make_shared<ConfigAsker>(handle)) {
   if (backend_ != nullptr) {
     backend_->stats().attach(handle, stats_, mailbox());
-    backend_->asker().attach(asker_, mailbox());
+    SharedAsker::ofProcess().attach(asker_, mailbox());
   }
 }
 
 ModuleConfig::~ModuleConfig() {
   if (backend_ != nullptr) {
-    backend_->asker().detach(*asker_);
+    SharedAsker::ofProcess().detach(*asker_);
     backend_->stats().detach(handle());
   }
-}
-
-void ModuleConfig::onCalloutDone(uint64_t id, envoy::CalloutResult result,
-                                 std::span<const envoy::Field> headers,
-                                 std::span<const envoy::raw::Bytes> body) {
-  asker_->onDone(id, result, headers, body);
 }
 
 std::unique_ptr<envoy::Filter> ModuleConfig::createFilter(envoy::Stream stream) {

@@ -34,9 +34,17 @@ public:
 
   // envoy::FilterFactory
   std::unique_ptr<envoy::Filter> createFilter(envoy::Stream stream) override;
-  void onCalloutDone(uint64_t id, envoy::CalloutResult result,
-                     std::span<const envoy::Field> headers,
-                     std::span<const envoy::raw::Bytes> body) override;
+  // Of the reconciler's questions.
+  void onSideHeaders(uint64_t id, std::span<const envoy::Field> headers, bool end) override {
+    asker_->onSideHeaders(id, headers, end);
+  }
+  void onSideData(uint64_t id, std::span<const envoy::raw::Bytes> data, bool end) override {
+    asker_->onSideData(id, data, end);
+  }
+  void onSideComplete(uint64_t id) override { asker_->onSideComplete(id); }
+  void onSideReset(uint64_t id, envoy::SideStreamReset reason) override {
+    asker_->onSideReset(id, reason);
+  }
 
   const config::FilterConfig& config() const { return config_; }
   // What one tenant may use; null: everything.

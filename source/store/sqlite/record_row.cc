@@ -70,7 +70,7 @@ RecordRow readRecord(const Query& row, const ClockGuard::Now& now) {
   }
   if (record.state == protocol::RecordState::Unknown && !record.dead_letter &&
       reconcile_after.has_value()) {
-    record.reconcile_after = milliseconds(std::max<int64_t>(*reconcile_after - now.judges, 0));
+    record.reconcile_after = milliseconds(*reconcile_after - now.judges);
   }
   return found;
 }

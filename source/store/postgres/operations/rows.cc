@@ -76,7 +76,8 @@ store::Record readRecord(const Rows& rows, int row) {
   record.dead_letter = rows.boolean(row, RecordColumn::DeadLetter);
   if (record.state == protocol::RecordState::Unknown && !record.dead_letter &&
       !rows.isNull(row, RecordColumn::ReconcileAfter)) {
-    record.reconcile_after = left(rows.int64(row, RecordColumn::ReconcileAfter), now);
+    record.reconcile_after = std::chrono::floor<milliseconds>(
+        std::chrono::microseconds(rows.int64(row, RecordColumn::ReconcileAfter) - now));
   }
   record.last_error = rows.bytes(row, RecordColumn::LastError);
   record.status = rows.int16(row, RecordColumn::Status);
