@@ -1,7 +1,8 @@
 """Adds up test results: report.py NAME... prints a line for each, then `N passed, N failed`.
 
 NAME.json is Bazel's build event file, NAME.xml is pytest's JUnit file, NAME/ holds the fuzzers' exit codes;
-all in .cache/results. NAME.code is the exit code of the command itself.
+all in .cache/results. NAME.code is the exit code of the command itself. NAME.again.xml and .code, if they are there, are
+from a second run of the tests that failed.
 """
 
 import dataclasses
@@ -21,6 +22,7 @@ class Count:
     failed: int = 0
     skipped: int = 0
     failures: list[str] = dataclasses.field(default_factory=list)
+    unsteady: list[str] = dataclasses.field(default_factory=list)  # Failed, and passed when run again.
 
     def add(self, other: "Count") -> None:
         self.passed += other.passed
@@ -90,6 +92,14 @@ def count_fuzz(folder: Path) -> Count:
     return count
 
 
+def passed_again(name: str, first: Count) -> bool:
+    """Whether every test that failed has run again, and passed."""
+    if not first.failed or not (RESULTS / f"{name}.again.code").exists():
+        return False
+    again = count(f"{name}.again")
+    return not again.failed and again.passed >= first.failed
+
+
 def count(name: str) -> Count:
     code = RESULTS / f"{name}.code"
     try:
@@ -100,6 +110,10 @@ def count(name: str) -> Count:
     except (OSError, ValueError, ElementTree.ParseError) as error:
         result = Count()
         result.fail(f"{name}: no results ({error})")
+    if passed_again(name, result):
+        return Count(
+            passed=result.passed + result.failed, skipped=result.skipped, unsteady=result.failures
+        )
     # The command failed and no test did: the build broke, say.
     if code.read_text().strip() != "0" and not result.failed:
         result.fail(f"{name}: the test command ended with {code.read_text().strip()}")
@@ -115,6 +129,8 @@ def main(names: list[str]) -> int:
         print(f"{name}: {part.passed} passed, {part.failed} failed{skipped}")
         for failure in part.failures:
             print(f"  FAILED {failure}")
+        for failure in part.unsteady:
+            print(f"  UNSTEADY {failure}: failed, and passed when it ran again by itself")
         total.add(part)
     print(f"{total.passed} passed, {total.failed} failed", flush=True)
     return 1 if total.failed or not total.passed else 0

@@ -43,6 +43,14 @@ for _number in (signal.SIGINT, signal.SIGHUP):
 _workspaces: list[Workspace] = []
 
 
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """The names of failed tests, one on each line, go to the file that the variable names."""
+    if path := os.environ.get("WRITE_FAILED"):
+        reports = [report for kind in ("failed", "error") for report in terminalreporter.getreports(kind)]
+        names = dict.fromkeys(report.nodeid for report in reports)
+        Path(path).write_text("".join(f"{name}\n" for name in names))
+
+
 @pytest.fixture(scope="session")
 def session_workspace() -> Iterator[Workspace]:
     """Holds what many tests share."""

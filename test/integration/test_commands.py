@@ -99,6 +99,30 @@ def test_a_command_that_fails_without_a_failed_test_is_a_failure(report, results
     assert last_line(capsys) == "1 passed, 2 failed"
 
 
+def test_a_test_that_passes_when_it_runs_again_is_named_and_no_failure(report, results, capsys):
+    results("integration", 1, xml=JUNIT)
+    results("integration.again", 0, xml=GOOD.replace("good", "bad"))
+    assert report.main(["integration"]) == 0
+    output = capsys.readouterr().out
+    assert "UNSTEADY c.bad" in output
+    assert output.endswith("\n2 passed, 0 failed\n")
+
+
+@pytest.mark.parametrize(
+    ("code", "xml"),
+    [(1, JUNIT), (0, "<testsuites/>"), (2, GOOD), (4, None)],
+    ids=["fails_again", "did_not_run", "stopped", "no_results"],
+)
+def test_a_test_that_does_not_pass_again_is_a_failure(report, results, capsys, code, xml):
+    results("integration", 1, xml=JUNIT)
+    results("integration.again", code, xml=xml)
+    assert report.main(["integration"]) == 1
+    output = capsys.readouterr().out
+    assert "FAILED c.bad" in output
+    assert "UNSTEADY" not in output
+    assert output.endswith("\n1 passed, 1 failed\n")
+
+
 def test_no_test_at_all_is_a_failure(report, results, capsys):
     results("integration", 0, xml="<testsuites/>")
     assert report.main(["integration"]) == 1
