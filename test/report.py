@@ -1,8 +1,8 @@
 """Adds up test results: report.py NAME... prints a line for each, then `N passed, N failed`.
 
 NAME.json is Bazel's build event file, NAME.xml is pytest's JUnit file, NAME/ holds the fuzzers' exit codes;
-all in .cache/results. NAME.code is the exit code of the command itself. NAME.again.xml and .code, if they are there, are
-from a second run of the tests that failed.
+all in .cache/results. NAME.code is the exit code of the command itself. NAME.again.xml and .code, if they are
+there, are from a second run of the tests that failed.
 """
 
 import dataclasses
@@ -111,9 +111,7 @@ def count(name: str) -> Count:
         result = Count()
         result.fail(f"{name}: no results ({error})")
     if passed_again(name, result):
-        return Count(
-            passed=result.passed + result.failed, skipped=result.skipped, unsteady=result.failures
-        )
+        return Count(passed=result.passed + result.failed, skipped=result.skipped, unsteady=result.failures)
     # The command failed and no test did: the build broke, say.
     if code.read_text().strip() != "0" and not result.failed:
         result.fail(f"{name}: the test command ended with {code.read_text().strip()}")

@@ -385,7 +385,7 @@ def test_text_from_outside_is_never_markup(browser, hostile_site, attack):
         body = completed(body=attack)
         assert mallory.change(record, "resolve", **body, reason=attack).status_code == 200
         visit.open("#/records?state=completed")
-        page.get_by_role("link", name=spelled).click()
+        page.get_by_role("region", name="Results").get_by_role("link", name=spelled).click()
         expect(headline(page)).to_contain_text(spelled)
         expect(page.locator(".timeline")).to_contain_text("by <b>mallory</b>")
         expect(page.locator(".timeline")).to_contain_text(spelled)
@@ -494,6 +494,26 @@ def test_the_keyboard_is_enough(site, visit):
     expect(page.locator("#confirm")).to_be_focused()
     page.keyboard.press("Enter")
     expect(page.locator(".timeline")).to_contain_text("Resolved as not run")
+
+
+def test_a_dialog_that_is_closed_and_opened_in_one_moment_is_whole(site, visit):
+    key = leave_unknown(site)
+    page = visit.open("#/records?state=unknown")
+    page.get_by_role("link", name=json.loads(key)).click()
+    button = page.get_by_role("button", name="Resolve: not run")
+    button.click()
+    expect(page.get_by_label("Reason")).to_be_visible()
+    # The browser tells the page of the first closing only after the second opening.
+    assert button.evaluate(
+        """(button) => {
+          const dialog = document.querySelector("dialog");
+          const told = new Promise((done) => dialog.addEventListener("close", () => done(true)));
+          dialog.close();
+          button.click();
+          return told;
+        }"""
+    )
+    expect(page.get_by_label("Reason")).to_be_visible()
 
 
 # --- The files

@@ -849,7 +849,8 @@ function openChange(name, record) {
   dialog.replaceChildren(form);
   dialog.showModal();
   byId("dialog-title").focus();
-  dialog.onclose = () => dialog.replaceChildren();
+  // The event comes late: by then the dialog may be open for the next change.
+  dialog.onclose = () => dialog.open || dialog.replaceChildren();
 }
 
 // --- The views, and their updates
