@@ -21,6 +21,7 @@ from edges import Edges
 from leaving import Leaving
 from observer import Boundary, Link
 from parts import DATABASE_BOUNDARIES, NOTICE, PATIENCE, QUICK, UNKNOWN, either
+from reconciling import Reconciling
 from recorder import Recorder
 from world import World
 
@@ -39,7 +40,7 @@ class Scenario:
     steady_clock: bool = False
 
 
-class Aims(Edges, Leaving):
+class Aims(Edges, Leaving, Reconciling):
     def __init__(self, world: World, recorder: Recorder, keys: Keys, chance: random.Random) -> None:
         super().__init__(world, recorder, keys, chance)
         self.struck: Counter[str] = Counter()
@@ -575,6 +576,17 @@ SCENARIOS = {
     "detached_reloaded": Scenario(Aims.detached_reloaded, gentle=False, needs="reload"),
     "detached_killed": Scenario(Aims.detached_killed, gentle=False, needs="kill_envoy"),
     "detached_terminated": Scenario(Aims.detached_terminated, gentle=False, needs="term_envoy"),
+    "reconciled_result": Scenario(Aims.reconciled_result),
+    "reconciled_not_run": Scenario(Aims.reconciled_not_run),
+    "reconciled_delayed": Scenario(Aims.reconciled_delayed),
+    "reconciled_by_next_leader": Scenario(Aims.reconciled_by_next_leader, gentle=False, needs="kill_envoy"),
+    "operator_settles": Scenario(Aims.operator_settles),
+    "operator_stale": Scenario(Aims.operator_stale),
+    "operator_and_reconciler": Scenario(Aims.operator_and_reconciler),
+    "operator_and_completion": Scenario(Aims.operator_and_completion),
+    "operator_and_late_completion": Scenario(
+        Aims.operator_and_late_completion, gentle=False, stores=_POSTGRES, needs="pause_envoy"
+    ),
     "slow_bodies": Scenario(Aims.slow_bodies, gentle=False),
     "crowd": Scenario(Aims.crowd, gentle=False),
     "locked_row": Scenario(Aims.locked_row, gentle=False, stores=_POSTGRES),

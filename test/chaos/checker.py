@@ -38,6 +38,9 @@ _REFUSALS = {
 _KEY_REUSED = "idempotency_key_reused"
 _UNAVAILABLE = "idempotency_response_unavailable"
 _UNKNOWN = "idempotency_outcome_unknown"
+# Of the audit: what says what became of an attempt, and what lets the next request run.
+_SETTLES = {"resolve_completed", "resolve_not_run"}
+_FREES = {"resolve_not_run", "release", "bust"}
 # The client of a detached run is told so at once.
 _RUN_UNKNOWN = {_UNKNOWN, "idempotency_detached_lost", "idempotency_detached_timeout"}
 
@@ -83,6 +86,7 @@ class _Judge:
         self._settings: Settings = history.settings
         self._all = history.executions
         self._faults = history.faults
+        self._quiet = history.quiet
         self._story = story
         self._own = {execution.number: execution for execution in story.executions}
         self._begins = [execution.at for execution in story.executions]
@@ -101,6 +105,9 @@ class _Judge:
             self._check_key_reuse,
             self._check_replays_end,
             self._check_detached,
+            self._check_settled,
+            self._check_audit,
+            self._check_changes,
             self._check_end,
             self._check_expectations,
         ]
@@ -435,6 +442,82 @@ class _Judge:
         }
         return fault.target in _OF_STORE or where.get(fault.target, False)
 
+    # --- the reconciler settles what is unknown
+
+    def _check_settled(self) -> None:
+        if self._story.identity[1] not in self._settings.reconciled or self._quiet is None:
+            return
+        end = self._quiet + int(self._settings.settled_within * SECOND)
+        late = [event for event in self._story.unsettled if event["at"] > end]
+        late += [row for row in self._story.rows if row["state"] == "unknown"]
+        late += [call.event for call in self._story.finals if call.answer.code == _UNKNOWN]
+        if late:
+            text = f"still unknown {(late[0]['at'] - self._quiet) / SECOND:.1f} s after the faults"
+            self._report("unsettled", text, *self._last_events(), late[0])
+
+    # --- every change by an operator or the reconciler has its entry in the audit
+
+    def _check_audit(self) -> None:
+        if self._story.identity[1] not in self._settings.audited:
+            return
+        for change in self._story.changes:
+            if change["outcome"] == "done" and not self._entries(change):
+                text = f"{change['action']} by {change['actor']} was made, and is not in the audit"
+                self._report("unaudited", text, *self._last_events(), change)
+        # The reconciler asks about what is unknown, and nothing but an audited change lets that run again.
+        freed = {str(entry["attempt"]) for entry in self._story.audit if entry["action"] in _FREES}
+        for asked in self._story.asked:
+            later = [e for e in self._story.executions if e.claimed_after > asked["at"]]
+            unknown = asked["by"] == "reconciler" and str(asked["attempt"]) not in freed
+            if unknown and (others := [e for e in later if e.attempt != str(asked["attempt"])]):
+                text = "its outcome was unknown, it ran again, and the audit does not tell who let it"
+                self._report("unaudited", text, *self._last_events(), asked, others[0].event)
+                return
+
+    def _entries(self, change: dict) -> list[dict]:
+        names = ("attempt", "actor", "action")
+        return [
+            entry
+            for entry in self._story.audit
+            if entry["detail"] == change["reason"]
+            and all(str(entry[name]) == str(change[name]) for name in names)
+        ]
+
+    # --- a change is about the attempt that it names
+
+    def _check_changes(self) -> None:
+        for change in self._story.changes:
+            if change["outcome"] in ("stale", "refused", "absent") and (entries := self._entries(change)):
+                text = f"{change['action']} was {change['outcome']}, and the audit says that it was made"
+                self._report("stale-change", text, change, *entries)
+            elif change["outcome"] == "done" and (later := self._later_holder(change)):
+                text = f"{change['action']} names an attempt that a later one had replaced, and was made"
+                self._report("stale-change", text, *self._last_events(), later.event, change)
+        settled: dict[str, dict] = {}
+        for entry in self._story.audit:
+            if entry["action"] in _SETTLES:
+                first = settled.setdefault(str(entry["attempt"]), entry)
+                if first is not entry:
+                    self._report("stale-change", "one attempt was settled twice", first, entry)
+
+    def _later_holder(self, change: dict) -> Execution | None:
+        """An execution by an attempt that surely held the key when the change began, and that came after the
+        attempt which the change names."""
+        named = str(change["attempt"])
+        own = [execution.at for execution in self._story.executions if execution.attempt == named]
+        freed = [
+            other["at"]
+            for other in self._story.changes
+            if str(other["attempt"]) == named and other["outcome"] == "done" and other["action"] in _FREES
+        ]
+        over = min([*own, *freed], default=None)
+        for execution in self._story.executions:
+            if execution.attempt == named or over is None or execution.at >= change["began"]:
+                continue
+            if execution.claimed_after > over:
+                return execution
+        return None
+
     # --- the end: every key has a final answer, and no claim is left
 
     def _check_end(self) -> None:
@@ -495,7 +578,7 @@ class _Judge:
         return [call.answer.event for call in self._questions if call.answer.number == number][:2]
 
     def _last_events(self) -> list[dict]:
-        hidden = ("row", "expect", "final")
+        hidden = ("row", "expect", "final", "audit", "unsettled")
         shown = [event for event in self._story.events if event["type"] not in hidden]
         return sorted(shown, key=lambda event: event["at"])[-8:]
 
@@ -531,7 +614,7 @@ _MOST_LINES = 12
 _SHOWN = {"payload": 8, "body": 60}
 _FACTS = (
     *("id", "client", "envoy", "number", "attempt", "path", "payload", "status", "declares", "state"),
-    *("why", "what", "value", "body"),
+    *("actor", "action", "outcome", "said", "detail", "why", "what", "value", "body"),
 )
 
 

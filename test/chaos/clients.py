@@ -50,15 +50,13 @@ def code_of(answer: Answer) -> str | None:
     return json.loads(answer.body).get("code")
 
 
-def is_final(answer: Answer) -> bool:
+def is_final(answer: Answer, operation: str) -> bool:
     """Whether asking again would give the same for the rest of the record's life."""
     code = code_of(answer)
+    if code == "idempotency_outcome_unknown":
+        return operation not in plan.RECONCILED
     if code is not None:
-        return code in (
-            "idempotency_outcome_unknown",
-            "idempotency_response_unavailable",
-            "idempotency_key_reused",
-        )
+        return code in ("idempotency_response_unavailable", "idempotency_key_reused")
     if answer.header("idempotent-replayed") == "true":
         return True
     return answer.status not in (*plan.RETRYABLE, *plan.RELEASED, *plan.DOUBTFUL)
@@ -226,7 +224,7 @@ class Client:
         pause = 0.05
         for _ in range(self._chance.randint(2, 8)):
             answer = await self._try(task)
-            if answer and is_final(answer):
+            if answer and is_final(answer, task.operation):
                 self._keys.settled.add(task.identity)
                 return
             if stop.is_set():

@@ -190,6 +190,7 @@ class Faults:
         ways = {
             "front": [gateway.front],
             "upstream": [gateway.to_upstream],
+            "outcome": [gateway.to_outcome],
             "database": gateway.to_database,
         }[where]
         disturb, longest = _DISTURBANCES[what]
@@ -234,7 +235,7 @@ KINDS = {
     **{
         f"{what}_{where}": Kind(Faults.way, 0.5, ("postgres",) if where == "database" else Kind.stores)
         for what in _DISTURBANCES
-        for where in ("front", "upstream", "database")
+        for where in ("front", "upstream", "outcome", "database")
     },
 }
 

@@ -12,6 +12,7 @@ import plan
 from database import Database
 from harness.config import EnvoyConfig, ListenerFile
 from harness.envoy import Envoy
+from harness.operators import ACTOR
 from harness.paths import built
 from harness.ports import free_port
 from harness.process import Workspace
@@ -46,6 +47,10 @@ class Gateway:
         self.to_upstream: Proxy = toxiproxy.proxy(ports["upstream"])
         self._ports = ports  # By cluster.
         self.upstream_watch = Observer(lambda: self.to_upstream.port, postgres=False)
+        # The reconciler's questions have a way of their own.
+        self.to_outcome: Proxy = toxiproxy.proxy(ports["upstream"])
+        self.outcome_watch = Observer(lambda: self.to_outcome.port, postgres=False)
+        self.operators = free_port()  # The operators' API.
         self.to_database: list[Proxy] = []
         self.database_watches: list[Observer] = []
         for seat, port in enumerate(database.ports if database else []):
@@ -69,7 +74,11 @@ class Gateway:
 
     @property
     def watches(self) -> list[Observer]:
-        return [self.upstream_watch, *self.database_watches]
+        return [self.upstream_watch, self.outcome_watch, *self.database_watches]
+
+    @property
+    def ways(self) -> list[Proxy]:
+        return [self.front, self.to_upstream, self.to_outcome, *self.to_database]
 
     @contextlib.contextmanager
     def harm(self) -> Iterator[bool]:
@@ -93,7 +102,7 @@ class Gateway:
             base,
             concurrency=2,
             arguments=_DRAIN,
-            env={"ENVOY_DYNAMIC_MODULES_SEARCH_PATH": str(self._module_folder), **self._clock_env()},
+            env={"ENVOY_DYNAMIC_MODULES_SEARCH_PATH": str(self._module_folder), **self.clock_env()},
             load_module=False,
             inside=self._disk.inside if self._disk else (),
         )
@@ -130,7 +139,8 @@ class Gateway:
             with open(self._clock_file, "r+b" if self._clock_file.exists() else "wb") as file:
                 file.write(struct.pack("=q", seconds))
 
-    def _clock_env(self) -> dict[str, str]:
+    def clock_env(self) -> dict[str, str]:
+        """Of a program that is to have this Envoy's clock."""
         if not self._clock_file:
             return {}
         return {
@@ -150,6 +160,7 @@ class Gateway:
         config.filter(**plan.filter_fields()).listen(self.port)
         for name in ("sidecar", "telling_sidecar", "closed"):
             config.cluster(name, self._ports[name])
+        config.cluster("outcome", self.outcome_watch.port)
         for route in plan.ROUTES.values():
             action = {"cluster": route.cluster, "timeout": f"{route.timeout}s", **route.action}
             config.route(f"/{route.operation}", route.config(), **action)
@@ -159,4 +170,6 @@ class Gateway:
             del manager["access_log"]
             hosts = manager["route_config"]["virtual_hosts"]
             hosts.append({**copy.deepcopy(hosts[0]), "name": "other", "domains": [plan.OTHER_HOST]})
+        config.operators_listener(self._store(), actor={"sources": [{"header": ACTOR}]})
+        config.listeners[-1]["address"]["socket_address"]["port_value"] = self.operators
         return config.private_listener(self.runs)

@@ -4,10 +4,12 @@ A history is a file of JSON lines. Times (`at`) are time.monotonic_ns() of one m
 settings are seconds. Every event has `at` and `type`. An identity is tenant, operation (the route), key.
 
     settings   lease, sweep, cache_age, ttl {operation: seconds}, retryable, released, doubtful (lists of
-               statuses), resends, detached (operations), store; one. After a retryable or released status of
-               the service itself the next request may run; a doubtful one leaves open whether anything ran.
-               On the way of an operation that `resends` a proxy sends one request more than once by itself.
-               A `detached` one runs on when its client leaves
+               statuses), resends, detached, reconciled, audited (operations), settled_within, store; one.
+               After a retryable or released status of the service itself the next request may run; a
+               doubtful one leaves open whether anything ran. On the way of an operation that `resends` a
+               proxy sends one request more than once by itself. A `detached` one runs on when its client
+               leaves. The outcome of a `reconciled` one is known settled_within seconds after the last fault.
+               Of the `audited` ones the audit is read
     call       id (one per attempt), client, envoy, identity, payload (digest of the request's body), policy:
                what the route does when a lease has run out: "mark" (the outcome is unknown) or "retry"
     return     id, status, headers ([name, value]…, lower case), body (text; hexadecimal digits if it is none)
@@ -18,6 +20,14 @@ settings are seconds. Every event has `at` and `type`. An identity is tenant, op
                and `declares`: what the service itself says of the outcome. The answer has the number as
                x-execution: one without it is not the service's, but of a proxy in its place
     executed   number: the upstream's work is done. Missing: nobody knows
+    asked      identity, attempt, by ("reconciler" asks about unknown outcomes only, "operator" at any time),
+               said: the service was asked what became of an attempt
+    turned_away   identity, attempt: the service did not run one of which it had said that it never will
+    change     identity, attempt, action (as in the audit), actor, reason (unique), began, outcome: what an
+               operator did, and what came of it: "done", "stale", "refused", "absent"; "maybe": nobody knows
+    audit      identity, attempt, actor, action, detail: an entry of the audit at the very end, in its order
+    unsettled  identity, attempt: after the faults, the outcome of a reconciled operation was seen to be
+               unknown, for the last time
     bust       identity: an operator is about to delete the record
     fault      kind, target, phase: "begin" or "end". The target is a server ("envoy0", "upstream",
                "database"), or what belongs to an Envoy alone: "envoy0.upstream" is its way to the upstream
@@ -104,6 +114,10 @@ class Story:
     busts: list[int] = dataclasses.field(default_factory=list)
     rows: list[dict] = dataclasses.field(default_factory=list)
     expectations: list[dict] = dataclasses.field(default_factory=list)
+    changes: list[dict] = dataclasses.field(default_factory=list)
+    audit: list[dict] = dataclasses.field(default_factory=list)
+    unsettled: list[dict] = dataclasses.field(default_factory=list)
+    asked: list[dict] = dataclasses.field(default_factory=list)
     events: list[dict] = dataclasses.field(default_factory=list)
 
 
@@ -118,6 +132,9 @@ class Settings:
     resends: frozenset[str]
     detached: frozenset[str]
     store: str
+    reconciled: frozenset[str] = frozenset()
+    settled_within: float = 0.0
+    audited: frozenset[str] = frozenset()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -135,6 +152,7 @@ class History:
     executions: dict[int, tuple[Identity, Execution]]
     bounds: list[dict]
     faults: list[Fault]
+    quiet: int | None = None
 
 
 def load(path: Path) -> list[dict]:
@@ -166,12 +184,25 @@ class _Reader:
             self._story(event).rows.append(event)
         for event in self._events("expect"):
             self._story(event).expectations.append(event)
+        for event in self._events("change"):
+            self._story(event).changes.append(event)
+        for event in self._events("audit"):
+            self._story(event).audit.append(event)
+        for event in self._events("unsettled"):
+            self._story(event).unsettled.append(event)
+        for event in self._events("asked"):
+            self._story(event).asked.append(event)
+        for event in self._events("turned_away"):
+            self._story(event)
         for story in self._stories.values():
             for events in (story.calls, story.executions, story.finals):
                 events.sort(key=lambda event: event.at)
             story.busts.sort()
+            for events in (story.changes, story.audit, story.unsettled, story.asked):
+                events.sort(key=lambda event: event["at"])
         faults = [*self._faults(), *self._outages()]
-        return History(settings, self._stories, self._executions, self._events("bound"), faults)
+        bounds = self._events("bound")
+        return History(settings, self._stories, self._executions, bounds, faults, self._quiet())
 
     def _events(self, kind: str) -> list[dict]:
         return self._by_type.get(kind, [])
@@ -199,7 +230,13 @@ class _Reader:
             resends=frozenset(values.get("resends", ())),
             detached=frozenset(values.get("detached", ())),
             store=values.get("store", "postgres"),
+            reconciled=frozenset(values.get("reconciled", ())),
+            settled_within=values.get("settled_within", 0.0),
+            audited=frozenset(values.get("audited", ())),
         )
+
+    def _quiet(self) -> int | None:
+        return max((event["at"] for event in self._events("quiet")), default=None)
 
     def _faults(self) -> list[Fault]:
         """A fault lasts until the next end of its kind and target."""
@@ -283,7 +320,7 @@ class _Reader:
         return story.calls[0].at if story.calls else event["at"]
 
     def _read_finals(self) -> None:
-        quiet = max((event["at"] for event in self._events("quiet")), default=None)
+        quiet = self._quiet()
         for event in self._events("final"):
             began = event.get("began", quiet)
             if began is None:

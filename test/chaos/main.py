@@ -32,6 +32,7 @@ MOST_SHOWN = 10
 _MANY_CLIENTS, _FEW_CLIENTS = 48, 6
 # Seconds of random faults, then so many aimed ones that harm processes, and all that do not.
 _STORM, _AIMS_BETWEEN = 25.0, 8
+_LAST_STORM = 5.0
 
 
 def arguments() -> argparse.Namespace:
@@ -69,8 +70,8 @@ class Run:
         self._kinds = faults.choose(options.faults, options.store, plan.chance(seed, "kinds"))
         self._scenarios = aims.choose(options.only, options.store, self._kinds)
 
-    async def run(self) -> tuple[list[dict], int]:
-        """The whole history, and how many identities got no final answer."""
+    async def run(self) -> tuple[list[dict], Settling]:
+        """The whole history, and how it went after the faults."""
         options = self._options
         built = options.module or module()
         needed = {*self._kinds, *(aims.SCENARIOS[name].needs for name in self._scenarios)}
@@ -88,14 +89,14 @@ class Run:
         try:
             await world.start()
             keys = Keys(self._seed, self._operations())
-            await self._strike(keys)
             settling = Settling(world, self._recorder, keys, plan.chance(self._seed, "settling"))
+            await self._strike(keys, settling)
             await settling.run()
-            return self._recorder.close(world.service.log), settling.unresolved
+            return self._recorder.close(world.service.log), settling
         finally:
             await world.stop()
 
-    async def _strike(self, keys: Keys) -> None:
+    async def _strike(self, keys: Keys, settling: Settling) -> None:
         """Clients send all the time; faults strike until the time is over; then all is healed."""
         world, stop, options = self._world, asyncio.Event(), self._options
         count = options.clients or (_FEW_CLIENTS if options.aimed else _MANY_CLIENTS)
@@ -112,21 +113,29 @@ class Run:
         finally:
             stop.set()
         await asyncio.to_thread(world.heal)
+        settling.watch()
         await asyncio.gather(*running)
 
     async def _storms_and_aims(self, keys: Keys, aiming: aims.Aims, end: float) -> None:
-        """By turns: aimed scenarios know what must come of them only when nobody else strikes."""
+        """By turns: aimed scenarios know what must come of them only when nobody else strikes. A storm comes
+        last, so that there is something to settle after the faults."""
         chance = plan.chance(self._seed, "faults")
         storms = faults.Faults(self._world, self._recorder, keys, chance, self._kinds)
         self.broken = storms.broken
+        end -= _LAST_STORM
         while (left := end - time.monotonic()) > 0:
-            stop = asyncio.Event()
-            storm = asyncio.create_task(storms.run(stop))
-            await asyncio.sleep(min(_STORM, 0.6 * left))
-            stop.set()
-            await storm
+            await self._storm(storms, min(_STORM, 0.6 * left))
             await asyncio.to_thread(self._world.heal)
             await aiming.play_some(end, self._scenarios, _AIMS_BETWEEN)
+        await self._storm(storms, _LAST_STORM)
+
+    @staticmethod
+    async def _storm(storms: faults.Faults, seconds: float) -> None:
+        stop = asyncio.Event()
+        storm = asyncio.create_task(storms.run(stop))
+        await asyncio.sleep(seconds)
+        stop.set()
+        await storm
 
     def _operations(self) -> list[str]:
         """SQLite goes by the clock that is set: leases and lives that end early are as documented."""
@@ -140,12 +149,26 @@ class Run:
         return dict(sorted(self._recorder.fault_kinds.items()))
 
 
-async def interruptible(run: Run) -> tuple[list[dict], int]:
+async def interruptible(run: Run) -> tuple[list[dict], Settling]:
     task = asyncio.ensure_future(run.run())
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, task.cancel)
     return await task
+
+
+def reconciled(events: list[dict], settling: Settling) -> dict:
+    """What the reconciler and operators did. `unsettled`: keys that were unknown after the last fault, and
+    for how many seconds at most."""
+    audit = [event for event in events if event["type"] == "audit"]
+    done = Counter(f"{entry['action']} by {entry['actor']}" for entry in audit)
+    return {
+        "keys": len({(entry["tenant"], entry["operation"], entry["key"]) for entry in audit}),
+        **dict(sorted(done.items())),
+        "turned_away": sum(event["type"] == "turned_away" for event in events),
+        "unsettled": settling.unsettled,
+        "longest_seconds": settling.longest_unsettled,
+    }
 
 
 def main() -> int:
@@ -159,7 +182,7 @@ def main() -> int:
     began = time.monotonic()
     try:
         run = Run(options, seed, kept)
-        events, unresolved = asyncio.run(interruptible(run))
+        events, settling = asyncio.run(interruptible(run))
     except asyncio.CancelledError:
         print("stopped", file=sys.stderr)
         return 2
@@ -176,7 +199,8 @@ def main() -> int:
         "missed": dict(sorted(run.aiming.missed.items())),
         "broken": dict(sorted((run.broken + run.aiming.broken).items())),
         "violations": len(violations),
-        "unresolved": unresolved,
+        "unresolved": settling.unresolved,
+        "reconciled": reconciled(events, settling),
         "seed": seed,
         "seconds": round(time.monotonic() - began, 1),
         "store": options.store,

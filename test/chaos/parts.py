@@ -119,13 +119,15 @@ class Parts:
                 return answer
             await asyncio.sleep(self._chance.uniform(0.05, 0.2))
 
-    async def _until_final(self, sender: Sender, task: Task, gateway: Gateway) -> Answer | None:
+    async def _until_final(
+        self, sender: Sender, task: Task, gateway: Gateway, patience: float = PATIENCE
+    ) -> Answer | None:
         """As a patient client asks."""
-        end = time.monotonic() + PATIENCE
+        end = time.monotonic() + patience
         answer = None
         while time.monotonic() < end:
             answer = await sender.send(task, gateway.number, PATIENCE, QUICK)
-            if answer and is_final(answer):
+            if answer and is_final(answer, task.operation):
                 return answer
             await asyncio.sleep(self._chance.uniform(0.05, 0.2))
         return answer
@@ -152,11 +154,18 @@ class Parts:
         )
 
     async def _check_retry(
-        self, sprung: asyncio.Event, task: Task, gateway: Gateway, why: str, **expected
+        self,
+        sprung: asyncio.Event,
+        task: Task,
+        gateway: Gateway,
+        why: str,
+        *,
+        patience: float = PATIENCE,
+        **expected,
     ) -> bool:
         """A client asks again; what must come of it counts only if the scenario struck."""
         async with self._sender() as sender:
-            await self._until_final(sender, task, gateway)
+            await self._until_final(sender, task, gateway, patience)
         if sprung.is_set():
             self._expect(task, why, **expected)
         return sprung.is_set()

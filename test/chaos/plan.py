@@ -23,6 +23,18 @@ HOST, OTHER_HOST = "chaos", "other.chaos"
 # How many requests one Envoy may hold.
 IN_FLIGHT = 192
 
+# The reconciler: seconds between questions, and for an answer.
+ASK, ASK_MOST, ASK_TIMEOUT = 1, 2, 1
+OUTCOME = "/outcome"  # The path that is asked.
+# How often it may be told "not here yet", where the service does not refuse an attempt at once.
+ABSENCES = 2
+# What the product adds, and no setting changes: a process begins to lead so long after its start; a store
+# that failed is left alone; what an Envoy asks about that is gone is held back; how often it looks for more.
+_LEAD, _STORE_PAUSE, _HOLD, _LOOK = 5 + 1.5, 5, ASK_TIMEOUT + 1 + 5, 1
+# After the last fault: a lease ends, is swept, an Envoy leads, has its store, waits for what another one has
+# taken, and asks until it is told.
+SETTLED_WITHIN = LEASE + SWEEP + _LEAD + _STORE_PAUSE + _HOLD + (1 + ABSENCES) * (ASK_MOST + _LOOK) + SLACK
+
 
 @dataclasses.dataclass(frozen=True)
 class Route:
@@ -35,6 +47,8 @@ class Route:
     action: dict = dataclasses.field(default_factory=dict)  # Of Envoy's RouteAction.
     resends: bool = False  # A proxy on the way sends one request more than once by itself.
     detached: bool = False  # It runs on when its client leaves, and half of the clients do.
+    # The reconciler asks about it; so often the service says first that it does not know the attempt.
+    absences: int | None = None
     aimed: bool = False  # For aimed scenarios alone.
 
     def config(self) -> dict:
@@ -47,6 +61,21 @@ class Route:
             # Longer than the route's: that one ends the run.
             **({"detached": {"timeout": f"{4 * self.timeout}s"}} if self.detached else {}),
             **self.more,
+        }
+
+    def reconcile(self) -> dict:
+        about = "operation={operation}&tenant={tenant}&key={key}&attempt={attempt}"
+        return {
+            "operations": [self.operation],
+            "cluster": "outcome",
+            "path": f"{OUTCOME}?{about}&by=reconciler&absences={self.absences}",
+            "timeout": f"{ASK_TIMEOUT}s",
+            "interval": f"{ASK}s",
+            "max_interval": f"{ASK_MOST}s",
+            # No fault lasts so long: what is not settled is an error, and no dead letter.
+            "max_tries": 1000,
+            "max_parallel": 32,
+            "response": {part + "_pointer": "/" + part for part in ("status", "headers", "body")},
         }
 
 
@@ -74,8 +103,17 @@ ROUTES = {
         Route("detached", "mark", detached=True),
         Route("detached_wait", "mark", detached=True, more={"in_flight": {"action": "WAIT", "wait": "0.5s"}}),
         Route("detached_hop", "mark", detached=True, action={"internal_redirect_policy": _FOLLOW}),
+        # The reconciler asks what became of it. An attempt that the service does not know is refused from
+        # then on, at once or after it has said a few times that it does not know it.
+        Route("asked", "mark", timeout=0.4, absences=0),
+        Route("doubted", "mark", timeout=0.8, absences=ABSENCES),
+        # Operators alone settle it.
+        Route("manual", "mark", timeout=1.2, aimed=True),
     )
 }
+RECONCILED = [route.operation for route in ROUTES.values() if route.absences is not None]
+# What operators and the reconciler change: the service keeps the attempts, and the audit is read in the end.
+AUDITED = [*RECONCILED, "manual"]
 # Where a redirected request may be sent: the service, or nobody.
 HOPS = {"/hop/next": "upstream", "/hop/refused": "closed", "/detached_hop/next": "upstream"}
 
@@ -86,6 +124,7 @@ def filter_fields() -> dict:
         "maintenance": {"sweep_interval": f"{SWEEP}s", "reap_interval": f"{SWEEP}s"},
         "replay_cache": {"max_age": f"{CACHE_AGE}s"},
         "limits": {"in_flight": IN_FLIGHT},
+        "reconcile": [ROUTES[operation].reconcile() for operation in RECONCILED],
     }
 
 
@@ -102,6 +141,9 @@ def settings() -> dict:
         "doubtful": list(DOUBTFUL),
         "resends": [route.operation for route in ROUTES.values() if route.resends],
         "detached": [route.operation for route in ROUTES.values() if route.detached],
+        "reconciled": RECONCILED,
+        "settled_within": SETTLED_WITHIN,
+        "audited": AUDITED,
     }
 
 

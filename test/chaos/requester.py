@@ -35,9 +35,14 @@ class Requester:
     async def post(
         self, port: int, path: str, headers: dict[str, str], body: bytes, timeout: float
     ) -> Answer:
+        return await self.send("POST", port, path, headers, body, timeout)
+
+    async def send(
+        self, method: str, port: int, path: str, headers: dict[str, str], body: bytes, timeout: float
+    ) -> Answer:
         try:
             async with asyncio.timeout(timeout):
-                return await self._post(port, path, headers, body)
+                return await self._send(method, port, path, headers, body)
         except TimeoutError:
             self._drop(port)
             raise Lost("timeout") from None
@@ -49,13 +54,13 @@ class Requester:
         for port in list(self._idle):
             self._drop(port)
 
-    async def _post(self, port: int, path: str, headers: dict[str, str], body: bytes) -> Answer:
+    async def _send(self, method: str, port: int, path: str, headers: dict[str, str], body: bytes) -> Answer:
         if port not in self._idle:
             self._idle[port] = await asyncio.open_connection("127.0.0.1", port, limit=_LIMIT)
         reader, writer = self._idle[port]
         fields = {"host": plan.HOST, "content-length": str(len(body)), **headers}
         text = "".join(f"{name}: {value}\r\n" for name, value in fields.items())
-        writer.write(f"POST {path} HTTP/1.1\r\n{text}\r\n".encode() + body)
+        writer.write(f"{method} {path} HTTP/1.1\r\n{text}\r\n".encode() + body)
         answer = await _read(reader)
         if answer.header("connection") == "close":
             self._drop(port)

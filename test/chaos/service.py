@@ -4,7 +4,13 @@
 
 The log is append-only and survives crashes of this process. What a request gets is chosen by its tenant, key
 and attempt, so a retry that runs again may end otherwise. A request may ask for a behaviour of its own by the
-header x-service, a JSON object:
+header x-service, a JSON object (see below).
+
+The reconciler and operators ask what became of an attempt: GET /outcome?operation=…&tenant=…&key=…&attempt=…
+&by=…&absences=N. An attempt that is not here gets 404 for the first N times. Then it is refused from then on,
+and said not to have run.
+
+What a request may ask for:
 
     work      seconds of work
     status    of the answer
@@ -25,7 +31,12 @@ import os
 import random
 import sys
 import time
+import urllib.parse
 from collections import Counter
+from pathlib import Path
+
+import plan
+from attempts import Attempts, Said
 
 # Chosen so that most requests succeed at once and every row of the outcome table comes up.
 _STATUSES = [200, 201, 402, 404, 503, 429, 403, 500, 502, 504]
@@ -37,6 +48,8 @@ _WORK = [(0.001, 0.02), (0.05, 0.2), (0.5, 1.5)]
 _WORK_WEIGHTS = [85, 13, 2]
 _SIZES = [(0, 300), (2_000, 8_000), (20_000, 60_000)]
 _SIZE_WEIGHTS = [85, 12, 3]
+# How many of the reconciler's questions get no useful answer, and how many get one too late.
+_USELESS, _LATE = 0.03, 0.03
 
 
 class Service:
@@ -46,6 +59,11 @@ class Service:
         # Unique over all lives of this process.
         self._number = time.monotonic_ns() // 1000 * 1000
         self._arrivals: Counter[str] = Counter()  # By attempt.
+        self._questions: Counter[str] = Counter()  # By attempt.
+        self._attempts = Attempts(Path(log))
+        for attempt, number in self._attempts.unfinished():
+            self.write("executed", number=number)
+            self._attempts.finish(attempt)
 
     def write(self, kind: str, **fields) -> None:
         line = json.dumps({"at": time.monotonic_ns(), "type": kind, **fields}) + "\n"
@@ -54,6 +72,16 @@ class Service:
     async def run(self, path: str, headers: dict[str, str], body: bytes) -> tuple[int, list, bytes]:
         wish = json.loads(headers.get("x-service", "{}"))
         attempt = headers.get("idempotency-attempt", "")
+        operation = path.split("/")[1]
+        kept = operation in plan.AUDITED
+        identity = {
+            "tenant": headers.get("x-tenant", ""),
+            "operation": operation,
+            "key": headers.get("idempotency-key", "").strip('"'),
+        }
+        if kept and self._attempts.is_refused(attempt):
+            self.write("turned_away", **identity, attempt=attempt)
+            return 503, [["idempotency-outcome", "not-run"]], b""
         if "plays" in wish:
             wish = wish["plays"][min(self._arrivals[attempt], len(wish["plays"]) - 1)]
             self._arrivals[attempt] += 1
@@ -62,10 +90,8 @@ class Service:
         number = self._number
         facts = {
             "number": number,
-            "tenant": headers.get("x-tenant", ""),
-            "operation": path.split("/")[1],
+            **identity,
             "path": path,
-            "key": headers.get("idempotency-key", "").strip('"'),
             "payload": hashlib.sha256(headers.get("host", "").encode() + b"\n" + body).hexdigest(),
             "attempt": attempt,
         }
@@ -83,13 +109,45 @@ class Service:
         if location:
             own.append(["location", f"http://{headers['host']}{location}"])
         declared = wish.get("declares")
-        self.write("execution", **facts, status=status, headers=own, body=answer, declares=declared)
+        execution = {**facts, "status": status, "headers": own, "body": answer, "declares": declared}
+        self.write("execution", **execution)
+        if kept:
+            self._attempts.begin(execution)
         await asyncio.sleep(work)
         self.write("executed", number=number)
+        if kept:
+            self._attempts.finish(attempt)
         self._crash_if_wished("after", wish)
         # The filter takes it off: it is not among the headers that a client must get.
         declaration = [["idempotency-outcome", declared]] if declared else []
         return status, [*own, *declaration], answer.encode()
+
+    async def tell(self, query: dict[str, str]) -> tuple[int, list, bytes]:
+        """What became of an attempt."""
+        attempt = query["attempt"]
+        self._questions[attempt] += 1
+        facts = {name: query[name] for name in ("tenant", "operation", "key", "attempt", "by")}
+        about = ["x-about", facts["key"]]
+        chance = random.Random(f"{self._seed} {attempt} {self._questions[attempt]}").random()
+        if facts["by"] == "operator":
+            chance = 0.5  # Neither.
+        if chance < _USELESS:
+            self.write("asked", **facts, said="useless")
+            return 503, [about], b""
+        said, answer = self._attempts.ask(attempt, int(query["absences"]))
+        self.write("asked", **facts, said=said.value)
+        if chance > 1 - _LATE:
+            await asyncio.sleep(1.5 * plan.ASK_TIMEOUT)
+        match said:
+            case Said.ABSENT:
+                return 404, [about], b""
+            case Said.REFUSED:
+                return 200, [about, ["idempotency-outcome", "not-run"]], b""
+            case Said.RUNNING:
+                return 409, [about], b""
+        if answer["status"] in (*plan.RETRYABLE, *plan.RELEASED):
+            return 200, [about, ["idempotency-outcome", "retryable"]], b""
+        return 200, [about], json.dumps(answer).encode()
 
     @staticmethod
     def _crash_if_wished(when: str, wish: dict) -> None:
@@ -114,7 +172,12 @@ class Service:
         headers = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
         body = await reader.readexactly(int(headers.get("content-length", 0)))
         # Work that has begun goes on, also when the caller leaves.
-        status, own, answer = await asyncio.shield(self.run(start.split(" ")[1], headers, body))
+        path, _, query = start.split(" ")[1].partition("?")
+        if path == plan.OUTCOME:
+            work = self.tell(dict(urllib.parse.parse_qsl(query)))
+        else:
+            work = self.run(path, headers, body)
+        status, own, answer = await asyncio.shield(work)
         fields = [*own, ["content-length", str(len(answer))]]
         text = "".join(f"{name}: {value}\r\n" for name, value in fields)
         writer.write(f"HTTP/1.1 {status} Answer\r\n{text}\r\n".encode() + answer)

@@ -1,4 +1,7 @@
-"""After the faults: every identity is asked once more, until a final answer comes; then the store is read."""
+"""After the faults: every identity is asked once more, until a final answer comes; then the store is read.
+
+Meanwhile the reconciler must settle what is unknown, so those keys are watched until none is left.
+"""
 
 import asyncio
 import random
@@ -19,14 +22,46 @@ class Settling:
     def __init__(self, world: World, recorder: Recorder, keys: Keys, chance: random.Random) -> None:
         self._world, self._recorder, self._keys, self._chance = world, recorder, keys, chance
         self.unresolved = 0
+        # Of reconciled operations: keys that were unknown after the last fault, and for how long at most.
+        self.unsettled, self.longest_unsettled = 0, 0.0
+        self._watching: asyncio.Task | None = None
+        self._quiet = False
+
+    def watch(self) -> None:
+        """From now on: no fault strikes any more."""
+        self._watching = asyncio.create_task(self._watch_unknown())
 
     async def run(self) -> None:
+        """When no client asks any more."""
         self._recorder.add("quiet")
+        self._quiet = True
         waiting = self._choose()
         askers = [self._ask_all(waiting, number) for number in range(_AT_ONCE)]
-        await asyncio.gather(*askers)
+        await asyncio.gather(self._watching, *askers)
+        for entry in await asyncio.to_thread(self._world.audit, plan.AUDITED):
+            self._recorder.add("audit", **entry)
         for row in await self._last_rows():
             self._recorder.add("row", **row)
+
+    async def _watch_unknown(self) -> None:
+        """Writes down when each key was last seen to be unknown."""
+        begin = time.monotonic()
+        longest = 2 * plan.SETTLED_WITHIN
+        seen: dict[tuple[str, str, str], dict] = {}
+        while (passed := time.monotonic() - begin) < longest:
+            at, quiet = time.monotonic_ns(), self._quiet
+            rows = await asyncio.to_thread(self._world.unknown, plan.RECONCILED)
+            for row in rows:
+                identity = {name: row[name] for name in ("tenant", "operation", "key", "attempt")}
+                seen[row["tenant"], row["operation"], row["key"]] = {"at": at, **identity}
+            if rows:
+                self.longest_unsettled = round(passed, 1)
+            elif quiet:
+                break
+            await asyncio.sleep(0.3)
+        self.unsettled = len(seen)
+        for event in seen.values():
+            self._recorder.add("unsettled", **event)
 
     async def _last_rows(self) -> list[dict]:
         """When no claim is left, or has had the time to end by itself."""
@@ -55,6 +90,8 @@ class Settling:
         """With the body of the request that holds the key: another one learns only that it is another."""
         bodies = list(self._keys.used[identity])
         end = time.monotonic() + plan.LEASE + plan.SWEEP + plan.SLACK
+        if identity[1] in plan.RECONCILED:
+            end = time.monotonic() + plan.SETTLED_WITHIN
         answer, began = None, time.monotonic_ns()
         while time.monotonic() < end:
             task = Task(*identity, bodies[0])
@@ -63,7 +100,7 @@ class Settling:
             answer = await sender.ask(task, envoy, plan.SLACK, {"work": 0, "status": 200})
             if answer and code_of(answer) == "idempotency_key_reused" and len(bodies) > 1:
                 bodies.pop(0)
-            elif answer and is_final(answer):
+            elif answer and is_final(answer, task.operation):
                 self._write(task, began, answer)
                 return
             else:

@@ -12,6 +12,7 @@ from checker import Violation, check
 from history import Malformed, load
 
 LEASE, CACHE_AGE, TTL, BRIEF = 2.0, 1.0, 3600.0, 5.0
+SETTLED_WITHIN = 40.0
 
 
 class Made:
@@ -28,12 +29,18 @@ class Made:
             lease=LEASE,
             sweep=1.0,
             cache_age=CACHE_AGE,
-            ttl={"mark": TTL, "retry": TTL, "brief": BRIEF, "pushy": TTL, "detached": TTL},
+            ttl={
+                **dict.fromkeys(("mark", "retry", "pushy", "detached", "asked", "manual"), TTL),
+                "brief": BRIEF,
+            },
             retryable=[425, 429, 500, 503],
             released=[401, 403, 407],
             doubtful=[408, 501, 502, 504],
             resends=["pushy"],
             detached=["detached"],
+            reconciled=["asked"],
+            settled_within=SETTLED_WITHIN,
+            audited=["asked", "manual"],
         )
 
     def add(self, event: str, /, **fields) -> dict:
@@ -113,9 +120,39 @@ class Made:
             answer = {"status": 409, "headers": [], "body": json.dumps({"code": f"idempotency_{code}"})}
         self.add("final", **identity, **{**answer, **fields})
 
-    def about(self, kind: str, call: dict, **fields) -> None:
+    def about(self, kind: str, call: dict, **fields) -> dict:
         identity = {name: call[name] for name in ("tenant", "operation", "key")}
-        self.add(kind, **identity, **fields)
+        return self.add(kind, **identity, **fields)
+
+    def asked(self, call: dict, attempt: str, said: str = "refused", by: str = "reconciler") -> None:
+        self.about("asked", call, attempt=attempt, by=by, said=said)
+
+    def change(
+        self,
+        call: dict,
+        attempt: str,
+        action: str = "resolve_not_run",
+        outcome: str = "done",
+        *,
+        audited: bool | None = None,
+    ) -> dict:
+        """By an operator. It is in the audit if it was done."""
+        reason, began = f"case {next(self._ids)}", self._now
+        facts = {"attempt": attempt, "action": action, "actor": "ann"}
+        change = self.about("change", call, **facts, reason=reason, began=began, outcome=outcome)
+        if audited if audited is not None else outcome == "done":
+            self.audit(call, attempt, action, "ann", reason)
+        return change
+
+    def audit(
+        self,
+        call: dict,
+        attempt: str,
+        action: str = "resolve_not_run",
+        actor: str = "reconciler",
+        detail: str = "declared_not_run (status 200)",
+    ) -> None:
+        self.about("audit", call, attempt=attempt, action=action, actor=actor, detail=detail)
 
     def violations(self) -> list[Violation]:
         # Lines of two logs: their order in the file tells nothing.
@@ -892,6 +929,236 @@ def test_unknown_outcome_of_a_detached_run_that_was_redirected(made, last, rules
     made.lost(call)
     ask_again(made)
     assert made.rules() == rules
+
+
+# --- unsettled, unaudited, stale-change
+
+
+def unknown(made: Made, operation: str = "asked", **options) -> dict:
+    """A call whose request may have run."""
+    call = made.call(operation=operation)
+    made.run(call, **options)
+    made.problem(call, 409, "outcome_unknown")
+    return call
+
+
+def lost_request(made: Made, operation: str = "asked") -> dict:
+    """A call whose request did not arrive."""
+    call = made.call(operation=operation)
+    made.problem(call, 409, "outcome_unknown")
+    return call
+
+
+def test_result_that_the_reconciler_finds_passes(made):
+    call = made.call(operation="asked")
+    number = made.run(call, attempt="7")
+    made.envoys_own(call, 504)
+    made.problem(made.call(operation="asked"), 409, "outcome_unknown")
+    made.asked(call, "7", "done")
+    made.replayed(made.call(operation="asked"), number)
+    made.quiet()
+    made.final(call, number)
+    made.about("row", call, state="completed", attempt=7)
+    made.audit(call, "7", "resolve_completed", detail="result (status 200)")
+    assert made.rules() == set()
+
+
+def test_result_that_the_reconciler_made_up_is_found(made):
+    call = made.call(operation="asked")
+    number = made.run(call, attempt="7")
+    made.envoys_own(call, 504)
+    made.replayed(made.call(operation="asked"), number, body="another answer")
+    assert made.rules() == {"wrong-answer"}
+
+
+def test_run_after_the_reconciler_heard_that_it_did_not_run_passes(made):
+    call = lost_request(made)
+    made.asked(call, "7")
+    again = made.call(operation="asked")
+    made.returned(again, made.run(again))
+    made.audit(call, "7")
+    assert made.rules() == set()
+
+
+def test_run_although_a_delayed_request_ran_too_is_found(made):
+    call = lost_request(made)
+    made.asked(call, "7", "absent")
+    again = made.call(operation="asked")
+    made.returned(again, made.run(again, attempt="8"))
+    made.run(call, attempt="7")
+    made.audit(call, "7", detail="absent (status 404)")
+    assert made.rules() == {"one-execution"}
+
+
+def test_delayed_request_that_is_turned_away_passes(made):
+    call = lost_request(made)
+    made.asked(call, "7")
+    again = made.call(operation="asked")
+    made.returned(again, made.run(again, attempt="8"))
+    made.about("turned_away", call, attempt="7")
+    made.audit(call, "7")
+    assert made.rules() == set()
+
+
+@pytest.mark.parametrize("late", [False, True])
+def test_unknown_outcome_must_be_settled_soon_after_the_faults(made, late):
+    call = unknown(made, attempt="7")
+    made.quiet()
+    made.wait(SETTLED_WITHIN + (1 if late else -1))
+    made.about("unsettled", call, attempt="7")
+    assert made.rules() == ({"unsettled"} if late else set())
+
+
+def test_unknown_outcome_of_a_client_that_was_patient_is_found(made):
+    call = unknown(made)
+    made.quiet()
+    made.final(call, None, "outcome_unknown")
+    assert made.rules() == {"unsettled"}
+
+
+def test_record_that_stays_unknown_is_found(made):
+    call = unknown(made, attempt="7")
+    made.quiet()
+    made.about("row", call, state="unknown", attempt=7)
+    assert made.rules() == {"unsettled"}
+
+
+def test_unknown_outcome_that_nobody_asks_about_passes(made):
+    call = unknown(made, "manual", attempt="7")
+    made.quiet()
+    made.wait(2 * SETTLED_WITHIN)
+    made.final(call, None, "outcome_unknown")
+    made.about("row", call, state="unknown", attempt=7)
+    assert made.rules() == set()
+
+
+def test_change_that_is_audited_passes(made):
+    call = lost_request(made, "manual")
+    made.change(call, "7")
+    again = made.call(operation="manual")
+    made.returned(again, made.run(again))
+    assert made.rules() == set()
+
+
+def test_change_that_is_not_audited_is_found(made):
+    made.change(lost_request(made, "manual"), "7", audited=False)
+    assert made.rules() == {"unaudited"}
+
+
+@pytest.mark.parametrize("other", ["attempt", "action", "actor", "detail"])
+def test_entry_of_another_change_does_not_count(made, other):
+    call = lost_request(made, "manual")
+    change = made.change(call, "7", audited=False)
+    entry = {"attempt": "7", "action": "resolve_not_run", "actor": "ann", "detail": change["reason"]}
+    made.audit(call, **{**entry, other: "another"})
+    assert made.rules() == {"unaudited"}
+
+
+def test_attempts_are_numbers_in_the_audit_and_text_elsewhere(made):
+    call = lost_request(made, "manual")
+    change = made.change(call, "7", audited=False)
+    made.about("audit", call, attempt=7, action="resolve_not_run", actor="ann", detail=change["reason"])
+    assert made.rules() == set()
+
+
+def test_change_of_which_nobody_knows_whether_it_was_made_passes(made):
+    call = lost_request(made, "manual")
+    made.change(call, "7", outcome="maybe")
+    made.change(call, "7", outcome="maybe", audited=True)
+    assert made.rules() == set()
+
+
+def test_run_that_the_reconciler_allowed_without_a_word_in_the_audit_is_found(made):
+    call = lost_request(made)
+    made.asked(call, "7")
+    again = made.call(operation="asked")
+    made.returned(again, made.run(again, attempt="8"))
+    made.audit(call, "7", "ask_again", detail="absent (status 404)")
+    assert made.rules() == {"unaudited"}
+
+
+def test_run_of_a_request_that_was_asked_about_while_it_was_on_its_way_passes(made):
+    call = lost_request(made)
+    made.asked(call, "7", "absent")
+    made.run(call, attempt="7")
+    assert made.rules() == set()
+
+
+def test_run_after_an_operator_only_looked_passes(made):
+    call = made.call(operation="manual")
+    made.asked(call, "7", "running", by="operator")
+    made.returned(call, made.run(call, 503, attempt="7"))
+    again = made.call(operation="manual")
+    made.returned(again, made.run(again))
+    assert made.rules() == set()
+
+
+@pytest.mark.parametrize("outcome", ["stale", "refused", "absent"])
+def test_change_that_was_not_made_passes_and_is_not_in_the_audit(made, outcome):
+    call = lost_request(made, "manual")
+    made.change(call, "7", outcome=outcome)
+    assert made.rules() == set()
+    made.change(call, "7", outcome=outcome, audited=True)
+    assert made.rules() == {"stale-change"}
+
+
+@pytest.mark.parametrize("action", ["resolve_completed", "resolve_not_run", "release"])
+def test_change_that_names_an_attempt_that_was_freed_before_is_found(made, action):
+    call = lost_request(made, "manual")
+    made.change(call, "7", "release")
+    unknown(made, "manual", attempt="8")
+    made.change(call, "7", action)
+    assert made.rules() == {"stale-change"}
+
+
+def test_change_that_names_an_attempt_that_ran_before_is_found(made):
+    call = made.call(operation="manual")
+    made.returned(call, made.run(call, 503, attempt="7"))
+    unknown(made, "manual", attempt="8")
+    made.change(call, "7", "release")
+    assert made.rules() == {"stale-change"}
+
+
+def test_stale_change_that_frees_the_key_is_found_by_what_runs(made):
+    call = lost_request(made, "manual")
+    made.change(call, "7")
+    unknown(made, "manual", attempt="8")
+    made.change(call, "7")
+    again = made.call(operation="manual")
+    made.returned(again, made.run(again))
+    assert made.rules() == {"stale-change", "one-execution"}
+
+
+def test_change_that_names_the_attempt_that_holds_the_key_passes(made):
+    call = lost_request(made, "manual")
+    made.change(call, "7")
+    unknown(made, "manual", attempt="8")
+    made.change(call, "7", outcome="stale")
+    made.change(call, "8", "resolve_completed")
+    assert made.rules() == set()
+
+
+def test_change_of_an_attempt_that_may_have_come_after_those_that_ran_passes(made):
+    """It did not come to the service, so nothing tells when it had the key."""
+    call = made.call(operation="manual")
+    made.returned(call, made.run(call, 503, attempt="7"))
+    made.change(lost_request(made, "manual"), "8")
+    assert made.rules() == set()
+
+
+def test_attempt_that_is_settled_twice_is_found(made):
+    call = unknown(made, attempt="7")
+    made.change(call, "7", "resolve_completed")
+    made.audit(call, "7", "resolve_completed", detail="result (status 200)")
+    assert made.rules() == {"stale-change"}
+
+
+def test_attempts_that_are_settled_once_each_pass(made):
+    call = lost_request(made)
+    made.audit(call, "7", "ask_again", detail="absent (status 404)")
+    made.audit(call, "7")
+    made.audit(call, "8")
+    assert made.rules() == set()
 
 
 # --- the end of the run

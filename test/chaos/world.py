@@ -2,6 +2,7 @@
 
     clients ─▶ toxiproxy ─▶ Envoy ─▶ observer ─▶ toxiproxy ─▶ PostgreSQL (a way to each server)
                               ├────▶ observer ─▶ toxiproxy ─▶ upstream
+                              ├────▶ observer ─▶ toxiproxy ─▶ upstream: the reconciler's questions
                               └────▶ a second Envoy ─▶ observer ─▶ upstream
 
 Every Envoy has ways of its own, so each way can be disturbed for one Envoy alone. Two Envoys share a
@@ -14,9 +15,10 @@ import shutil
 import socket
 import subprocess
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 
-from database import Database
+from database import NAME, Database
 from gateway import Gateway
 from harness.ports import free_port
 from harness.process import Process, Workspace
@@ -27,12 +29,11 @@ from harness.wait import wait_for
 from sidecar import Sidecar
 
 _DISK_MEGABYTES = 64
-_COLUMNS = "tenant, operation, key, state, attempt"
 # A program of its own: the file may be on a disk that this process does not see.
-_READ_FILE = f"""
+_READ_FILE = """
 import json, sqlite3, sys
 with sqlite3.connect(sys.argv[1], timeout=20) as db:
-    rows = db.execute("SELECT {_COLUMNS} FROM record").fetchall()
+    rows = db.execute(sys.argv[2]).fetchall()
 print(json.dumps([[value.decode() if isinstance(value, bytes) else value for value in row] for row in rows]))
 """
 
@@ -148,25 +149,63 @@ class World:
         if self.database:
             self.database.start()
         for gateway in self.gateways:
-            for way in (gateway.front, gateway.to_upstream, *gateway.to_database):
+            for way in gateway.ways:
                 way.restore()
             gateway.resume()
             gateway.start()
 
     def rows(self) -> list[dict]:
         """All records of the store."""
-        if self.database:
-            found = [
-                tuple(bytes(value).decode() for value in row[:3]) + row[3:]
-                for row in self.database.query(f"SELECT {_COLUMNS} FROM idempotency.record")
-            ]
-        else:
-            inside = self.disk.inside if self.disk else ()
-            program = [*inside, sys.executable, "-I", "-c", _READ_FILE, str(self._file)]
-            found = json.loads(subprocess.run(program, check=True, capture_output=True).stdout)
-        names = ("tenant", "operation", "key", "state", "attempt")
-        rows = [dict(zip(names, row, strict=True)) for row in found]
+        return self._records("true")
+
+    def unknown(self, operations: Iterable[str]) -> list[dict]:
+        """The records of these operations whose outcome is unknown."""
+        return self._records(f"state = 4 AND {self._of(operations)}")
+
+    def audit(self, operations: Iterable[str], key: str | None = None) -> list[dict]:
+        """What operators and the reconciler did to the records of these operations, in the order of time."""
+        columns = ("tenant", "operation", "key", "attempt", "actor", "action", "detail")
+        where = f"{self._of(operations)} AND action NOT IN ('lease_to_unknown', 'lease_to_retry')"
+        where += f" AND key = {self._bytes(key)}" if key else ""
+        return self._select("audit", columns, where + " ORDER BY id")
+
+    def _records(self, where: str) -> list[dict]:
+        rows = self._select("record", ("tenant", "operation", "key", "attempt", "state"), where)
         return [{**row, "state": STATES[row["state"]]} for row in rows]
+
+    def _of(self, operations: Iterable[str]) -> str:
+        return f"operation IN ({', '.join(map(self._bytes, operations))})"
+
+    def _bytes(self, text: str) -> str:
+        digits = text.encode().hex()
+        return f"'\\x{digits}'::bytea" if self.database else f"x'{digits}'"
+
+    def _select(self, table: str, columns: tuple[str, ...], where: str) -> list[dict]:
+        sql = f"SELECT {', '.join(columns)} FROM {{}}{table} WHERE {where}"
+        if self.database:
+            found = self.database.query(sql.format("idempotency."))
+        else:
+            program = [*self.inside, sys.executable, "-I", "-c", _READ_FILE, str(self._file), sql.format("")]
+            found = json.loads(subprocess.run(program, check=True, capture_output=True).stdout)
+        return [
+            {
+                name: bytes(value).decode() if isinstance(value, bytes | memoryview) else value
+                for name, value in zip(columns, row, strict=True)
+            }
+            for row in found
+        ]
+
+    @property
+    def inside(self) -> tuple[str, ...]:
+        """Words before a program that is to see the store's file."""
+        return self.disk.inside if self.disk else ()
+
+    @property
+    def store_words(self) -> tuple[str, str]:
+        """What leads idempotencyctl to the store."""
+        if self.database:
+            return "--conninfo", self.database.primary.conninfo(NAME)
+        return "--sqlite", str(self._file)
 
     def bust(self, tenant: str, operation: str, key: str) -> None:
         """An operator forgets a completed record, as docs/operations.md says."""
