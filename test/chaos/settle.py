@@ -25,7 +25,7 @@ class Settling:
         # Of reconciled operations: keys that were unknown after the last fault, and for how long at most.
         self.unsettled, self.longest_unsettled = 0, 0.0
         self._watching: asyncio.Task | None = None
-        self._quiet = False
+        self._quiet: float | None = None
 
     def watch(self) -> None:
         """From now on: no fault strikes any more."""
@@ -34,7 +34,7 @@ class Settling:
     async def run(self) -> None:
         """When no client asks any more."""
         self._recorder.add("quiet")
-        self._quiet = True
+        self._quiet = time.monotonic()
         waiting = self._choose()
         askers = [self._ask_all(waiting, number) for number in range(_AT_ONCE)]
         await asyncio.gather(self._watching, *askers)
@@ -44,19 +44,18 @@ class Settling:
             self._recorder.add("row", **row)
 
     async def _watch_unknown(self) -> None:
-        """Writes down when each key was last seen to be unknown."""
+        """Writes down when each key was last seen to be unknown: until none is, or until it is too late."""
         begin = time.monotonic()
-        longest = 2 * plan.SETTLED_WITHIN
         seen: dict[tuple[str, str, str], dict] = {}
-        while (passed := time.monotonic() - begin) < longest:
-            at, quiet = time.monotonic_ns(), self._quiet
+        while self._quiet is None or time.monotonic() < self._quiet + plan.SETTLED_WITHIN + plan.ASK_MOST:
+            at, passed, quiet = time.monotonic_ns(), time.monotonic() - begin, self._quiet
             rows = await asyncio.to_thread(self._world.unknown, plan.RECONCILED)
             for row in rows:
                 identity = {name: row[name] for name in ("tenant", "operation", "key", "attempt")}
                 seen[row["tenant"], row["operation"], row["key"]] = {"at": at, **identity}
             if rows:
                 self.longest_unsettled = round(passed, 1)
-            elif quiet:
+            elif quiet is not None:
                 break
             await asyncio.sleep(0.3)
         self.unsettled = len(seen)
