@@ -105,7 +105,8 @@ absl::StatusOr<store::RecordFilter> readRecordFilter(const Arguments& arguments)
 
 absl::Status checkStdin(const Arguments& arguments) {
   size_t readers = arguments.has("key-stdin") ? 1 : 0;
-  for (const std::string_view file : {"password-file", "key-file", "body-file", "after"}) {
+  for (const std::string_view file :
+       {"password-file", "header-file", "key-file", "body-file", "after"}) {
     readers += arguments.value(file) == "-" ? 1 : 0;
   }
   return readers > 1 ? absl::InvalidArgumentError("only one option can read stdin")

@@ -74,6 +74,12 @@ std::string lifeText(const store::Record& record) {
                                         shownDuration(record.life_left));
 }
 
+std::string withheldText(const store::WithheldResponse& withheld) {
+  return withheld.body_bytes.has_value()
+             ? fmt::format("not shown; its body has {} bytes", *withheld.body_bytes)
+             : "not shown, and it cannot be read";
+}
+
 using Lines = std::vector<std::pair<std::string_view, std::string>>;
 
 std::string fieldLines(const Lines& lines) {
@@ -104,7 +110,7 @@ std::string countText(uint64_t count, bool complete) {
 
 std::string recordTable(const std::vector<store::ListedRecord>& records) {
   TextTable table({"STATE", "AGE", "TENANT", "OPERATION", "KEY", "ATTEMPT", "ERROR", "NOTE"});
-  for (const auto& [identity, record] : records) {
+  for (const auto& [identity, record, withheld] : records) {
     table.add({std::string(operator_api::stateName(record.state)), shownDuration(record.claim_age),
                shownOrDash(identity.tenant), shownOrDash(identity.operation),
                printable(identity.key), fmt::format("{}", record.attempt),
@@ -114,7 +120,7 @@ std::string recordTable(const std::vector<store::ListedRecord>& records) {
 }
 
 std::string recordDetails(const store::ListedRecord& listed) {
-  const auto& [identity, record] = listed;
+  const auto& [identity, record, withheld] = listed;
   const std::string note = stateNote(record);
   const std::span fingerprint(reinterpret_cast<const uint8_t*>(record.fingerprint.data()),
                               record.fingerprint.size());
@@ -140,6 +146,8 @@ std::string recordDetails(const store::ListedRecord& listed) {
     lines.emplace_back("response", tombstoneText(record.tombstone));
   } else if (record.response.has_value()) {
     lines.emplace_back("response", fmt::format("{} bytes", record.response->size()));
+  } else if (withheld.has_value()) {
+    lines.emplace_back("response", withheldText(*withheld));
   }
   return fieldLines(lines);
 }

@@ -27,7 +27,7 @@ constexpr auto Options = joinOptions(RecordOptions, ShowOptions, OutputOptions, 
 // With its response.
 absl::StatusOr<store::ListedRecord> find(store::OperatorStore& store,
                                          const store::RecordFilter& filter) {
-  auto listed = findOne(store, filter);
+  const auto listed = findOne(store, filter);
   if (!listed.ok()) {
     return listed.status();
   }
@@ -38,8 +38,7 @@ absl::StatusOr<store::ListedRecord> find(store::OperatorStore& store,
   if (!record->has_value()) {
     return absl::NotFoundError("the record has just been deleted");
   }
-  return store::ListedRecord{.identity = std::move(listed->identity),
-                             .record = **std::move(record)};
+  return **std::move(record);
 }
 
 void show(const store::ListedRecord& record, const store::AuditPage& timeline, bool with_response,
@@ -47,6 +46,10 @@ void show(const store::ListedRecord& record, const store::AuditPage& timeline, b
   console.out << recordDetails(record);
   if (with_response && record.record.response.has_value()) {
     console.out << "\nresponse\n" << responseText(*record.record.response);
+  }
+  if (with_response && record.withheld_response.has_value()) {
+    console.out << "\nresponse\nThe operator filter does not show it: its show_responses does not "
+                   "name the operation.\n";
   }
   if (!timeline.entries.empty()) {
     console.out << "\naudit, newest first\n" << timelineTable(timeline.entries);

@@ -21,7 +21,7 @@ absl::StatusOr<ExitCode> run(const Arguments& arguments, Console& console) {
     return summary.status();
   }
   if (arguments.has("json")) {
-    console.out << operator_api::encodeSummary(*summary, {}) << '\n';
+    console.out << operator_api::encodeSummary(*summary, {.read_only = summary->read_only}) << '\n';
   } else {
     console.out << summaryText(*summary);
   }

@@ -4,9 +4,11 @@
 #include <chrono>
 #include <cstdint>
 #include <cstdlib>
+#include <fmt/format.h>
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include <absl/status/status.h>
@@ -103,8 +105,11 @@ absl::StatusOr<ExitCode> run(const Arguments& arguments, Console& console) {
   if (!interval.ok()) {
     return interval.status();
   }
-  if (arguments.value("password-file") == "-") {
-    return absl::InvalidArgumentError("--password-file must be a file: stdin is the keyboard");
+  for (const std::string_view name : {"password-file", "header-file"}) {
+    if (arguments.value(name) == "-") {
+      return absl::InvalidArgumentError(
+          fmt::format("--{} must be a file: stdin is the keyboard", name));
+    }
   }
   Watch watch(arguments);
   // The first answer comes before the screen: a wrong connection string is a plain error.

@@ -41,6 +41,11 @@ absl::StatusOr<Writer> readWriter(const Arguments& arguments) {
     return reason.status();
   }
   const auto name = arguments.value("actor");
+  if (name.has_value() && arguments.has("url")) {
+    return absl::InvalidArgumentError(
+        "--actor cannot be combined with --url: the operator API knows who you are from your token "
+        "or your certificate");
+  }
   auto actor = name.has_value() ? checkedText("actor", *name) : currentActor();
   if (!actor.ok()) {
     return actor.status();

@@ -14,7 +14,7 @@ namespace idempotency::cli {
 // What every command that changes the store takes.
 inline constexpr std::array<Option, 4> WriteOptions = {{
     {"reason", "TEXT", "why; stored in the audit. Required"},
-    {"actor", "NAME", "who; stored in the audit (default: user@host)"},
+    {"actor", "NAME", "who; stored in the audit (default: user@host). Not with --url"},
     {"dry-run", "", "change nothing, and show what would happen"},
     {"yes", "", "do not ask for confirmation"},
 }};

@@ -43,7 +43,7 @@ absl::StatusOr<ApiAnswer> health(store::OperatorStore& store) {
 
 absl::StatusOr<ApiAnswer> show(const protocol::Identity& identity, ShowResponse show_response,
                                store::OperatorStore& store) {
-  auto record = store.find(identity);
+  const auto record = store.find(identity);
   if (!record.ok()) {
     return record.status();
   }
@@ -55,7 +55,7 @@ absl::StatusOr<ApiAnswer> show(const protocol::Identity& identity, ShowResponse 
   if (!timeline.ok()) {
     return timeline.status();
   }
-  return jsonAnswer(encodeRecord({identity, **std::move(record)}, *timeline, show_response));
+  return jsonAnswer(encodeRecord(**record, *timeline, show_response));
 }
 
 absl::StatusOr<ApiAnswer> apply(const store::OperatorChange& change, store::OperatorStore& store) {

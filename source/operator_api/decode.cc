@@ -156,10 +156,15 @@ std::vector<store::AuditEntry> readEntries(JsonObject& object, std::string_view 
   return entries;
 }
 
-void readStoredResponse(JsonObject& object, store::Record& record) {
+void readStoredResponse(JsonObject& object, store::ListedRecord& listed) {
   if (object.flag("shown")) {
-    record.response_schema = protocol::ResponseSchema;
-    record.response = message::serializeResponse(readResponse(object));
+    listed.record.response_schema = protocol::ResponseSchema;
+    listed.record.response = message::serializeResponse(readResponse(object));
+    return;
+  }
+  listed.withheld_response.emplace();
+  if (object.has("body_bytes")) {
+    listed.withheld_response->body_bytes = readCount(object, "body_bytes");
   }
 }
 
@@ -233,8 +238,7 @@ absl::StatusOr<RecordDetail> decodeRecord(std::string_view json) {
     RecordDetail detail;
     detail.record = readRecord(root);
     if (auto response = root.object("response")) {
-      detail.has_response = true;
-      readStoredResponse(*response, detail.record.record);
+      readStoredResponse(*response, detail.record);
     }
     detail.timeline.entries = readEntries(root, "timeline");
     detail.timeline.more = !root.flag("timeline_complete");
@@ -279,6 +283,16 @@ absl::StatusOr<store::PurgeResult> decodePurge(std::string_view json) {
     result.audit_entries = readCount(root, "audit_entries");
     result.more = root.flag("more");
     return result;
+  });
+}
+
+absl::StatusOr<ServerProblem> decodeProblem(std::string_view json) {
+  return decodeWith<ServerProblem>(json, [](JsonObject& root) {
+    ServerProblem problem;
+    problem.code = root.optionalText("code").value_or("");
+    problem.title = root.optionalText("title").value_or("");
+    problem.detail = root.optionalText("detail").value_or("");
+    return problem;
   });
 }
 

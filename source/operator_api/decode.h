@@ -1,5 +1,6 @@
 #pragma once
 
+#include <string>
 #include <string_view>
 
 #include <absl/status/statusor.h>
@@ -17,7 +18,6 @@ namespace idempotency::operator_api {
 struct RecordDetail {
   store::ListedRecord record;
   store::AuditPage timeline;
-  bool has_response = false;  // Even if the server does not show it.
 };
 [[nodiscard]] absl::StatusOr<RecordDetail> decodeRecord(std::string_view json);
 
@@ -33,5 +33,13 @@ struct ServerSummary {
 [[nodiscard]] absl::StatusOr<store::ChangeResult> decodeChange(int status, std::string_view json);
 
 [[nodiscard]] absl::StatusOr<store::PurgeResult> decodePurge(std::string_view json);
+
+// What an answer says instead of a result. RFC 9457 lets a server leave out any of these.
+struct ServerProblem {
+  std::string code;
+  std::string title;
+  std::string detail;
+};
+[[nodiscard]] absl::StatusOr<ServerProblem> decodeProblem(std::string_view json);
 
 }  // namespace idempotency::operator_api

@@ -101,7 +101,25 @@ void writeStateFacts(const store::Record& record, JsonWriter& json) {
   }
 }
 
-void writeResponse(const store::Record& record, ShowResponse show, JsonWriter& json) {
+// As the server that withholds it has written it.
+void writeWithheld(const store::ListedRecord& listed, JsonWriter& json) {
+  const auto& body_bytes = listed.withheld_response->body_bytes;
+  json.beginObject("response");
+  json.number("status", listed.record.status);
+  json.flag("readable", body_bytes.has_value());
+  json.flag("shown", false);
+  if (body_bytes.has_value()) {
+    json.count("body_bytes", *body_bytes);
+  }
+  json.endObject();
+}
+
+void writeResponse(const store::ListedRecord& listed, ShowResponse show, JsonWriter& json) {
+  const store::Record& record = listed.record;
+  if (listed.withheld_response.has_value()) {
+    writeWithheld(listed, json);
+    return;
+  }
   if (!record.response.has_value()) {
     json.null("response");
     return;
@@ -255,7 +273,7 @@ std::string encodeRecord(const store::ListedRecord& record, const store::AuditPa
   JsonWriter json;
   json.beginObject();
   writeRecordMembers(record, json);
-  writeResponse(record.record, show, json);
+  writeResponse(record, show, json);
   writeEntries("timeline", timeline, json);
   json.flag("timeline_complete", !timeline.more);
   json.endObject();

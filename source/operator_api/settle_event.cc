@@ -101,12 +101,12 @@ absl::StatusOr<ApiAnswer> answerUnchanged(const WebhookEvent& event,
   if (!record.ok()) {
     return record.status();
   }
-  const bool same_attempt =
-      record->has_value() && (!event.attempt.has_value() || *event.attempt == (*record)->attempt);
-  if (same_attempt && isSettledSo(event.action, **record)) {
+  const bool same_attempt = record->has_value() && (!event.attempt.has_value() ||
+                                                    *event.attempt == (*record)->record.attempt);
+  if (same_attempt && isSettledSo(event.action, (*record)->record)) {
     return settledAnswer(event, identity);
   }
-  if (same_attempt && isRunning(**record)) {
+  if (same_attempt && isRunning((*record)->record)) {
     return problemAnswer(ApiProblem::Refused,
                          "The request is still running. Send the event again later.");
   }
@@ -134,7 +134,7 @@ absl::StatusOr<std::optional<protocol::Attempt>> attemptOf(const WebhookEvent& e
   if (!record.ok()) {
     return record.status();
   }
-  return record->has_value() ? std::optional((*record)->attempt) : std::nullopt;
+  return record->has_value() ? std::optional((*record)->record.attempt) : std::nullopt;
 }
 
 absl::StatusOr<ApiAnswer> settle(const WebhookEvent& event, const protocol::Identity& identity,

@@ -20,9 +20,16 @@ namespace idempotency::store {
 
 // --- What operators look at
 
+// A response that an operators' API has, but does not show.
+struct WithheldResponse {
+  std::optional<uint64_t> body_bytes;  // None: the response cannot be read.
+};
+
 struct ListedRecord {
   protocol::Identity identity;
   Record record;  // list() leaves its response empty.
+  // In place of a response: only from find() of a store behind an operators' API.
+  std::optional<WithheldResponse> withheld_response{};
 };
 
 // Every field that is set must match.
@@ -90,6 +97,7 @@ struct Summary {
   // The process that runs the background jobs; empty: none does.
   std::string leader;
   int schema_version = 0;
+  bool read_only = false;  // The operators' API that answers refuses all changes.
   StoreTime now{};
 };
 inline constexpr size_t MaxSummaryRows = 100;
@@ -174,7 +182,7 @@ public:
                                           const std::optional<protocol::Identity>& after,
                                           uint32_t limit) = 0;
   // With its response, if it has one.
-  virtual absl::StatusOr<std::optional<Record>> find(const protocol::Identity& identity) = 0;
+  virtual absl::StatusOr<std::optional<ListedRecord>> find(const protocol::Identity& identity) = 0;
   // At most `limit` entries, older than `before`.
   virtual absl::StatusOr<AuditPage> audit(const AuditFilter& filter, std::optional<int64_t> before,
                                           uint32_t limit) = 0;

@@ -65,12 +65,16 @@ public:
     return page;
   }
 
-  absl::StatusOr<std::optional<store::Record>> find(const protocol::Identity& identity) override {
+  absl::StatusOr<std::optional<store::ListedRecord>> find(
+      const protocol::Identity& identity) override {
     if (!world_.failure.ok()) {
       return world_.failure;
     }
     const auto found = world_.records.find(identity);
-    return found == world_.records.end() ? std::nullopt : std::optional(found->second);
+    if (found == world_.records.end()) {
+      return std::optional<store::ListedRecord>();
+    }
+    return store::ListedRecord{.identity = identity, .record = found->second};
   }
 
   absl::StatusOr<store::AuditPage> audit(const store::AuditFilter& filter,

@@ -1,11 +1,12 @@
-"""Operators settle and find records with idempotencyctl, while Envoy serves: in a file and in PostgreSQL."""
+"""Operators settle and find records with idempotencyctl, while Envoy serves: in a file, in PostgreSQL, and through the
+operator API."""
 
 import json
 from pathlib import Path
 
 import pytest
 from harness import ctl
-from harness.operator import PAY, REASON, audit, bare, done, make_unknown, pay_site, run, store_of
+from harness.operator import PAY, REASON, ApiSite, as_asked, audit, bare, done, make_unknown, pay_site, run
 from harness.site import Site, code_of, new_key
 from harness.wait import wait_for
 
@@ -14,8 +15,10 @@ BODY = b'{"payment": "p-1", "note": "\xc3\xa9"}\n'
 RESPONSE = ("--status", "201", "--header", "Content-Type: application/json", "--header", "X-Bank: yes")
 
 
-@pytest.fixture(scope="module", params=["sqlite", "postgres"])
+@pytest.fixture(scope="module", params=["sqlite", "postgres", "api"])
 def site(module_workspace, request) -> Site:
+    if request.param == "api":
+        return ApiSite(module_workspace)
     postgres = request.param == "postgres"
     return pay_site(module_workspace, request.getfixturevalue("module_migrated") if postgres else None)
 
@@ -201,7 +204,7 @@ def test_the_key_never_is_in_a_command_line(site):
     key, attempt = make_unknown(site)
     words = ["records", "release", "--key-stdin", "--attempt", attempt, "--yes", *REASON]
     with site.store_held() as let_go:
-        process = ctl.start(*words, *store_of(site))
+        process = ctl.start(*as_asked(site, *words))
         process.stdin.write(bare(key))
         process.stdin.close()
         process.stdin = None

@@ -115,7 +115,6 @@ TEST(EncodeTest, ARecordWithItsTimelineComesBackAsItWas) {
       decodeRecord(encodeRecord(completedRecord(), sampleTimeline(), ShowResponse::Yes));
   ASSERT_TRUE(detail.ok()) << detail.status();
   expectEqual(detail->record.record, completedRecord().record);
-  EXPECT_TRUE(detail->has_response);
   EXPECT_EQ(detail->record.record.response, completedRecord().record.response);
   expectEqual(detail->timeline, sampleTimeline());
 }

@@ -283,7 +283,11 @@ TEST_P(OperatorContractTest, FoundRecordIsWhatTheFilterSees) {
     const store::ClaimRef claim = reach(situation, identity(std::string(name(situation))));
     const auto found = operator_->find(claim.identity);
     ASSERT_TRUE(found.ok()) << found.status();
-    EXPECT_TRUE(sameRecord(lookUp(claim.identity), *found));
+    ASSERT_EQ(found->has_value(), lookUp(claim.identity).has_value());
+    if (found->has_value()) {
+      EXPECT_EQ((*found)->identity, claim.identity);
+      EXPECT_TRUE(sameRecord(lookUp(claim.identity), (*found)->record));
+    }
   }
 }
 

@@ -65,13 +65,17 @@ public:
     return page;
   }
 
-  absl::StatusOr<std::optional<store::Record>> find(const protocol::Identity& identity) override {
+  absl::StatusOr<std::optional<store::ListedRecord>> find(
+      const protocol::Identity& identity) override {
     if (const absl::Status status = enter("find"); !status.ok()) {
       return status;
     }
     const std::lock_guard lock(memory_.mutex);
     const auto found = memory_.records.find(identity);
-    return found == memory_.records.end() ? std::nullopt : std::optional(found->second);
+    if (found == memory_.records.end()) {
+      return std::optional<store::ListedRecord>();
+    }
+    return store::ListedRecord{.identity = identity, .record = found->second};
   }
 
   absl::StatusOr<store::AuditPage> audit(const store::AuditFilter& filter,
@@ -82,10 +86,15 @@ public:
     const std::lock_guard lock(memory_.mutex);
     store::AuditPage page;
     for (auto entry = memory_.audit.rbegin(); entry != memory_.audit.rend(); ++entry) {
-      if ((!before.has_value() || entry->id < *before) && page.entries.size() < limit &&
-          (!filter.attempt.has_value() || entry->attempt == filter.attempt)) {
-        page.entries.push_back(*entry);
+      if ((before.has_value() && entry->id >= *before) ||
+          (filter.attempt.has_value() && entry->attempt != filter.attempt)) {
+        continue;
       }
+      if (page.entries.size() == limit) {
+        page.more = true;
+        break;
+      }
+      page.entries.push_back(*entry);
     }
     return page;
   }

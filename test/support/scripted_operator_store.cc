@@ -111,9 +111,9 @@ absl::StatusOr<store::RecordPage> ScriptedOperatorStore::list(
   return store::RecordPage();
 }
 
-absl::StatusOr<std::optional<store::Record>> ScriptedOperatorStore::find(
+absl::StatusOr<std::optional<store::ListedRecord>> ScriptedOperatorStore::find(
     const protocol::Identity& /*identity*/) {
-  return std::optional<store::Record>();
+  return std::optional<store::ListedRecord>();
 }
 
 absl::StatusOr<store::AuditPage> ScriptedOperatorStore::audit(const store::AuditFilter& /*filter*/,

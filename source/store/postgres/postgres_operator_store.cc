@@ -350,13 +350,14 @@ absl::StatusOr<std::optional<PostgresOperatorStore::Found>> PostgresOperatorStor
   return Found{readRecord(rows, 0), rows.int64(0, RecordColumn::ExpiresAt)};
 }
 
-absl::StatusOr<std::optional<store::Record>> PostgresOperatorStore::find(const Identity& identity) {
+absl::StatusOr<std::optional<store::ListedRecord>> PostgresOperatorStore::find(
+    const Identity& identity) {
   auto found = read(identity);
   if (!found.ok()) {
     return found.status();
   }
   if (!found->has_value()) {
-    return std::optional<store::Record>();
+    return std::optional<store::ListedRecord>();
   }
   store::Record record = std::move((*found)->record);
   if (record.state == RecordState::Completed && record.tombstone == protocol::Tombstone::None) {
@@ -373,7 +374,7 @@ absl::StatusOr<std::optional<store::Record>> PostgresOperatorStore::find(const I
       record.response = rows.bytes(0, 0);
     }
   }
-  return record;
+  return store::ListedRecord{.identity = identity, .record = std::move(record)};
 }
 
 absl::StatusOr<store::AuditPage> PostgresOperatorStore::audit(const store::AuditFilter& filter,

@@ -45,10 +45,14 @@ public:
     return carryOut(Access::Reads,
                     [&](Records& records) { return views(records).list(filter, after, limit); });
   }
-  absl::StatusOr<std::optional<store::Record>> find(const protocol::Identity& identity) override {
-    return carryOut(Access::Reads, [&](Records& records) -> std::optional<store::Record> {
+  absl::StatusOr<std::optional<store::ListedRecord>> find(
+      const protocol::Identity& identity) override {
+    return carryOut(Access::Reads, [&](Records& records) -> std::optional<store::ListedRecord> {
       std::optional<RecordRow> row = records.find(identity);
-      return row.has_value() ? std::optional(std::move(row->record)) : std::nullopt;
+      if (!row.has_value()) {
+        return std::nullopt;
+      }
+      return store::ListedRecord{.identity = identity, .record = std::move(row->record)};
     });
   }
   absl::StatusOr<store::AuditPage> audit(const store::AuditFilter& filter,

@@ -200,7 +200,7 @@ TEST_F(SqliteOperatorTest, LockThatIsNotGivenBackIsAnErrorThatSaysSo) {
   // Who looks needs no lock.
   const auto found = by->find(ref.identity);
   ASSERT_TRUE(found.ok()) << found.status();
-  EXPECT_EQ(found->value().state, protocol::RecordState::Unknown);
+  EXPECT_EQ(found->value().record.state, protocol::RecordState::Unknown);
   rig_.unblock();
   EXPECT_EQ(mustChange(*open(), ref, store::NotRun{}), store::ChangeOutcome::Done);
 }
@@ -214,7 +214,7 @@ TEST_F(SqliteOperatorTest, CommitThatMayBeLostIsReportedAsSuch) {
   // To repeat it is safe: it names the attempt.
   const store::ChangeOutcome again = mustChange(*by, ref, store::NotRun{});
   EXPECT_TRUE(again == store::ChangeOutcome::Done || again == store::ChangeOutcome::Refused);
-  EXPECT_EQ(by->find(ref.identity)->value().state, protocol::RecordState::FailedRetryable);
+  EXPECT_EQ(by->find(ref.identity)->value().record.state, protocol::RecordState::FailedRetryable);
 }
 
 TEST_F(SqliteOperatorTest, FullDiskChangesNothing) {
@@ -226,7 +226,7 @@ TEST_F(SqliteOperatorTest, FullDiskChangesNothing) {
   const absl::Status status = change(*by, ref, store::NotRun{}).status();
   EXPECT_TRUE(mentions(status, "nothing was changed")) << status;
   test_vfs::setFault(nullptr);
-  EXPECT_EQ(by->find(ref.identity)->value().state, protocol::RecordState::Unknown);
+  EXPECT_EQ(by->find(ref.identity)->value().record.state, protocol::RecordState::Unknown);
   EXPECT_EQ(mustChange(*by, ref, store::NotRun{}), store::ChangeOutcome::Done);
 }
 
@@ -263,7 +263,7 @@ TEST(SqliteOperatorDurabilityTest, ChangeSurvivesAPowerCut) {
   ASSERT_TRUE(opened.ok()) << opened.status();
   const auto found = (*opened)->find(ref.identity);
   ASSERT_TRUE(found.ok() && found->has_value());
-  EXPECT_EQ((*found)->state, protocol::RecordState::FailedRetryable);
+  EXPECT_EQ((*found)->record.state, protocol::RecordState::FailedRetryable);
   const auto audit = (*opened)->audit({}, std::nullopt, 10);
   ASSERT_TRUE(audit.ok()) << audit.status();
   EXPECT_EQ(audit->entries.size(), 1U);
@@ -329,7 +329,7 @@ TEST_F(SqliteOperatorTest, ResolvedRecordLivesItsFullTimeWhicheverClockIsRight) 
   ASSERT_TRUE(fresh.ok());
   const auto found = (*fresh)->find(ref.identity);
   ASSERT_TRUE(found.ok() && found->has_value());
-  EXPECT_FALSE((*found)->past_life);
+  EXPECT_FALSE((*found)->record.past_life);
 }
 
 // --- Bookkeeping
