@@ -80,7 +80,7 @@ def test_every_look_is_the_same(both):
             assert_same(both, "audit", "list", *way, *form, text=bare(key))
     for form in ((), ("--json",), ("--response",), ("--response", "--json")):
         shown = assert_same(both, "records", "show", "--key-stdin", *form, text=bare(completed))
-        assert ("x-upstream" in shown or "body" in shown) or "--response" not in form
+        assert ("request_sha256" in shown) == ("--response" in form)  # The upstream's body.
     for words in (
         ("records", "list"),
         ("records", "list", "--limit", "1"),
@@ -139,7 +139,7 @@ def test_pages_beyond_those_of_the_api_are_put_together(site):
 
 
 def test_a_response_that_the_filter_does_not_show_is_named(workspace):
-    site = ApiSite(workspace, show_responses=[])
+    site = ApiSite(workspace, show_responses=None)
     key = new_key()
     assert site.send(PAY, key).status == 200
     record = json.loads(done(site, "records", "show", "--key-stdin", "--json", text=bare(key)))
@@ -395,18 +395,21 @@ HOSTILE = {
 @pytest.mark.parametrize("name", HOSTILE)
 def test_what_is_no_operator_api_is_an_error(name):
     answer, said = HOSTILE[name]
+    # What has an end of its own reaches it, on a busy machine, too.
+    patience = "60" if answer in (endless, endless_head) else "1"
     with hostile(answer) as url:
+        to = ("--url", url, "--timeout", patience)
         start = time.monotonic()
         for command in (("summary",), ("records", "list"), ("records", "show", "--attempt", "5")):
-            result = ctl.run(*command, "--url", url, "--timeout", "1")
+            result = ctl.run(*command, *to)
             assert (result.returncode, result.stdout) == (3, ""), result.stderr
             assert said in result.stderr
             assert "may have been made" not in result.stderr
             assert re.fullmatch(r"[ -~…\n]*", result.stderr)
-        purge = ctl.run("tenants", "purge", "--tenant", "acme", "--yes", *WHY, "--url", url, "--timeout", "1")
+        purge = ctl.run("tenants", "purge", "--tenant", "acme", "--yes", *WHY, *to)
         assert (purge.returncode, purge.stdout) == (3, "")
         assert DOUBT in purge.stderr
-        assert time.monotonic() - start < 30
+        assert time.monotonic() - start < 60
 
 
 # --- the command line
@@ -425,6 +428,7 @@ def test_what_is_no_operator_api_is_an_error(name):
         (("--url", "https://host", "--header-file", "/no/such/file"), "cannot read /no/such/file"),
         (("--sqlite", "x", "--header-file", "x"), "--header-file requires --url"),
         (("--unix-socket", "x"), "--unix-socket requires --url"),
+        (("--url", "https://host", "--cert", "-"), "--cert must be a file"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
 )
@@ -433,6 +437,12 @@ def test_options_that_do_not_fit_are_a_usage_error(words, said):
     assert (result.returncode, result.stdout) == (2, "")
     assert said in result.stderr
     assert "very-secret" not in result.stderr
+
+
+def test_watch_does_not_read_headers_from_its_keyboard(site):
+    result = ctl.run("watch", "--url", site.url(), "--header-file", "-")
+    assert (result.returncode, result.stdout) == (2, "")
+    assert "stdin is the keyboard" in result.stderr
 
 
 def test_a_header_never_is_in_a_command_line(site, folder):

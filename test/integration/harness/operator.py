@@ -25,10 +25,11 @@ class ApiSite(Site):
         change: Callable[[EnvoyConfig], None] = lambda config: None,
         **fields,
     ) -> None:
-        """`fields` are the operator filter's."""
+        """`fields` are the operator filter's; None leaves one out."""
         self.headers = workspace.new_folder("operator") / "headers"
         self.headers.write_text(f"{ACTOR}: alice\n")
-        given = {"actor": {"sources": [{"header": ACTOR}]}, "show_responses": ["*"], **fields}
+        usual = {"actor": {"sources": [{"header": ACTOR}]}, "show_responses": ["*"]}
+        given = {name: value for name, value in {**usual, **fields}.items() if value is not None}
 
         def add_listener(config: EnvoyConfig) -> None:
             config.operators_listener(**{"store": config.our_value["store"], **given})
