@@ -99,6 +99,19 @@ Value readName(JsonObject& object, std::string_view name, Parse parse, Value oth
   return value.value_or(otherwise);
 }
 
+// Only a completed record has one.
+int32_t readStatus(JsonObject& object, protocol::RecordState state) {
+  constexpr int64_t Most = 999;
+  if (state != protocol::RecordState::Completed) {
+    return 0;
+  }
+  const int64_t status = object.number("status");
+  if (status < 0 || status > Most) {
+    object.fail("status", "must be a status");
+  }
+  return static_cast<int32_t>(status);
+}
+
 store::ListedRecord readRecord(JsonObject& object) {
   store::ListedRecord listed;
   listed.identity = readIdentity(object);
@@ -121,7 +134,7 @@ store::ListedRecord readRecord(JsonObject& object) {
   record.reconcile_after = object.optionalSeconds("next_try_seconds");
   record.dead_letter = object.flag("dead_letter");
   record.completed_at = readOptionalTime(object, "completed_at");
-  record.status = static_cast<int32_t>(object.optionalNumber("status").value_or(0));
+  record.status = readStatus(object, record.state);
   if (object.has("tombstone")) {
     record.tombstone = readName(object, "tombstone", parseTombstone, protocol::Tombstone::None);
   }
@@ -157,13 +170,16 @@ std::vector<store::AuditEntry> readEntries(JsonObject& object, std::string_view 
 }
 
 void readStoredResponse(JsonObject& object, store::ListedRecord& listed) {
-  if (object.flag("shown")) {
+  const bool is_shown = object.flag("shown");
+  std::string bytes = is_shown ? message::serializeResponse(readResponse(object)) : "";
+  // One that this version cannot read counts as the server's own unreadable ones.
+  if (is_shown && message::parseResponse(bytes).ok()) {
     listed.record.response_schema = protocol::ResponseSchema;
-    listed.record.response = message::serializeResponse(readResponse(object));
+    listed.record.response = std::move(bytes);
     return;
   }
   listed.withheld_response.emplace();
-  if (object.has("body_bytes")) {
+  if (!is_shown && object.has("body_bytes")) {
     listed.withheld_response->body_bytes = readCount(object, "body_bytes");
   }
 }

@@ -65,9 +65,8 @@ void check(uint8_t question, std::string_view json) {
     case 5:
       return checkChange(409, json);
     case 6:
-      return checkStable(decodePurge(json), decodePurge, [](const store::PurgeResult& result) {
-        return encodePurge({}, result);
-      });
+      return checkStable(decodePurge(json), decodePurge,
+                         [](const store::PurgeResult& result) { return encodePurge({}, result); });
     default:
       (void)decodeProblem(json);
       return checkText(json);
