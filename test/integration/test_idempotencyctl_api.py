@@ -174,7 +174,9 @@ def test_a_header_is_read_from_stdin_too(site):
     assert ctl.run(*words, text=f"\n{ACTOR}: alice\r\n\n").returncode == 0
 
 
-@pytest.mark.parametrize("line", ["no colon", ": empty", "name:", "na me: x", "Content-Length: 3", "x: a\x00"])
+@pytest.mark.parametrize(
+    "line", ["no colon", ": empty", "name:", "na me: x", "Content-Length: 3", "x: a\x00"]
+)
 def test_a_header_file_that_is_none_is_not_repeated(site, folder, line):
     file = folder / "headers"
     file.write_text(f"{ACTOR}: very-secret\n{line}\n")
@@ -222,7 +224,9 @@ def with_tls(authority: Authority):
     def change(config):
         (listener,) = [one for one in config.listeners if one.get("name") == OPERATORS]
         server = authority.issue("server", "IP:127.0.0.1")
-        listener["filter_chains"][0]["transport_socket"] = authority.listener_tls(*server, client_required=True)
+        listener["filter_chains"][0]["transport_socket"] = authority.listener_tls(
+            *server, client_required=True
+        )
 
     return change
 
