@@ -51,7 +51,7 @@ absl::Status checkFiles(const Arguments& arguments, bool is_tls) {
     return absl::InvalidArgumentError("--unix-socket must be a file");
   }
   for (const std::string_view name : {"ca-file", "cert", "cert-key"}) {
-    if (const absl::Status status = checkPem(arguments, name, is_tls); !status.ok()) {
+    if (absl::Status status = checkPem(arguments, name, is_tls); !status.ok()) {
       return status;
     }
   }

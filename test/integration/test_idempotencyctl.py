@@ -1,5 +1,5 @@
-"""Operators settle and find records with idempotencyctl, while Envoy serves: in a file, in PostgreSQL, and through the
-operator API."""
+"""Operators settle and find records with idempotencyctl, while Envoy serves: in a file, in PostgreSQL, and
+through the operator API."""
 
 import json
 from pathlib import Path

@@ -1,5 +1,5 @@
-"""idempotencyctl --url: the same words and the same answers through the operator filter of a real Envoy, and what becomes
-of them where that is not what answers."""
+"""idempotencyctl --url: the same words and the same answers through the operator filter of a real Envoy, and
+what becomes of them where something else answers."""
 
 import json
 import re
@@ -217,6 +217,23 @@ def test_a_read_only_filter_changes_nothing(workspace):
     assert site.state(key) == "unknown"
 
 
+@pytest.mark.parametrize("size", [1 << 20, 3 << 20])
+def test_a_response_beyond_the_filters_limit_is_refused(site, folder, size):
+    key, attempt = make_unknown(site)
+    body = folder / "body"
+    body.write_bytes(b"x" * size)
+    words = ("records", "resolve", "--status", "200", "--body-file", str(body))
+    result = ctl.run(*words, "--attempt", attempt, "--yes", *WHY, *site.api())
+    if size < 2 << 20:
+        assert (result.returncode, result.stderr) == (0, "")
+        assert site.send(PAY, key).body == body.read_bytes()
+    else:
+        assert (result.returncode, result.stdout) == (3, "")
+        assert "413 Request too large" in result.stderr
+        assert result.stderr.rstrip().endswith(NOTHING_CHANGED)
+        assert site.state(key) == "unknown"
+
+
 # --- ways to the server
 
 
@@ -301,7 +318,7 @@ def test_by_a_unix_socket(workspace):
 
 def test_no_proxy_of_the_environment_is_asked(site):
     dead = f"http://127.0.0.1:{free_port()}"
-    env = {name: dead for name in ("http_proxy", "https_proxy", "all_proxy", "ALL_PROXY")}
+    env = dict.fromkeys(("http_proxy", "https_proxy", "all_proxy", "ALL_PROXY"), dead)
     result = ctl.run("summary", *site.api(), env={**env, "no_proxy": "", "NO_PROXY": ""})
     assert (result.returncode, result.stderr) == (0, "")
 
