@@ -108,7 +108,7 @@ ROUTES = {
         Route("asked", "mark", timeout=0.4, absences=0),
         Route("doubted", "mark", timeout=0.8, absences=ABSENCES),
         # Operators alone settle it.
-        Route("manual", "mark", timeout=1.2, aimed=True),
+        Route("manual", "mark", timeout=2.0, aimed=True),
     )
 }
 RECONCILED = [route.operation for route in ROUTES.values() if route.absences is not None]
