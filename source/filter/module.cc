@@ -13,6 +13,7 @@
 #include "source/filter/backend/backend.h"
 #include "source/filter/operator/operator_backend.h"
 #include "source/filter/operator/operator_filter.h"
+#include "source/filter/stats/operator_stats.h"
 #include "source/filter/stats/stats.h"
 #include "source/filter/stream/module_config.h"
 #include "source/filter/stream/route_policy.h"
@@ -31,8 +32,9 @@ void refuse(std::string_view what, std::string_view why) {
   envoy::log(envoy::LogLevel::Error, fmt::format("idempotency: {} rejected: {}", what, why));
 }
 
-std::optional<Stats> defineStats(envoy::ConfigHandle handle, std::string_view what) {
-  std::optional<Stats> stats = Stats::define(handle);
+template <class Defined>
+std::optional<Defined> defineStats(envoy::ConfigHandle handle, std::string_view what) {
+  std::optional<Defined> stats = Defined::define(handle);
   if (!stats.has_value()) {
     refuse(what, "Envoy did not accept the filter's statistics");
   }
@@ -46,7 +48,7 @@ std::unique_ptr<envoy::FilterFactory> makeRunConfig(envoy::ConfigHandle handle,
     refuse(What, std::string(status.message()));
     return nullptr;
   }
-  const std::optional<Stats> stats = defineStats(handle, What);
+  const auto stats = defineStats<Stats>(handle, What);
   return stats.has_value() ? std::make_unique<RunConfig>(handle, *stats) : nullptr;
 }
 
@@ -58,6 +60,10 @@ std::unique_ptr<envoy::FilterFactory> makeOperatorConfig(envoy::ConfigHandle han
     refuse(What, std::string(config.status().message()));
     return nullptr;
   }
+  const auto stats = defineStats<OperatorStats>(handle, What);
+  if (!stats.has_value()) {
+    return nullptr;
+  }
   std::shared_ptr<OperatorBackend> backend;
   if (!envoy::isValidationMode()) {
     auto obtained = OperatorBackend::obtain(config->settings);
@@ -67,7 +73,7 @@ std::unique_ptr<envoy::FilterFactory> makeOperatorConfig(envoy::ConfigHandle han
     }
     backend = *std::move(obtained);
   }
-  return std::make_unique<OperatorFilterConfig>(handle, std::move(config->actor_sources),
+  return std::make_unique<OperatorFilterConfig>(handle, std::move(config->actor_sources), *stats,
                                                 std::move(backend));
 }
 
@@ -114,7 +120,7 @@ std::unique_ptr<FilterFactory> createFilterFactory(ConfigHandle handle, std::str
   if (!filter::isBuilt(What, filter::notYet(*config))) {
     return nullptr;
   }
-  const std::optional<filter::Stats> stats = filter::defineStats(handle, What);
+  const auto stats = filter::defineStats<filter::Stats>(handle, What);
   if (!stats.has_value()) {
     return nullptr;
   }

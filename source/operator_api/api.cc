@@ -16,6 +16,9 @@ namespace {
 
 constexpr uint32_t TimelineEntries = 100;
 constexpr std::string_view AllOperations = "*";
+// Beside those of endpointName().
+constexpr std::string_view PageEndpoint = "page";
+constexpr std::string_view OtherEndpoint = "other";
 
 ApiAnswer invalid(const absl::Status& status) {
   return problemAnswer(ApiProblem::InvalidRequest,
@@ -130,15 +133,24 @@ ApiAnswer refusal(SignatureVerdict verdict) {
 
 }  // namespace
 
-std::variant<ApiAnswer, Target> Api::onHead(const RequestHead& head) const {
+HeadOutcome Api::onHead(const RequestHead& head) const {
   const std::string_view webhook_path =
       settings_.webhook.has_value() ? std::string_view(settings_.webhook->path) : "";
   Routing routing = route(head.path, settings_.prefix, webhook_path);
   if (!routing.target.has_value()) {
     auto page = pageAnswer(head.method, head.path, settings_.prefix);
-    return page.has_value() ? *std::move(page) : problemAnswer(routing.problem);
+    return page.has_value() ? HeadOutcome{PageEndpoint, *std::move(page)}
+                            : HeadOutcome{OtherEndpoint, problemAnswer(routing.problem)};
   }
   const Endpoint endpoint = routing.target->endpoint;
+  auto answer = decideOnHead(endpoint, head);
+  if (answer.has_value()) {
+    return {endpointName(endpoint), *std::move(answer)};
+  }
+  return {endpointName(endpoint), *std::move(routing.target)};
+}
+
+std::optional<ApiAnswer> Api::decideOnHead(Endpoint endpoint, const RequestHead& head) const {
   if (head.method == "OPTIONS") {
     return optionsAnswer(allowedMethods(endpoint));
   }
@@ -152,10 +164,7 @@ std::variant<ApiAnswer, Target> Api::onHead(const RequestHead& head) const {
   if (!refused.has_value() && takesPost(endpoint)) {
     refused = checkBody(head);
   }
-  if (refused.has_value()) {
-    return *std::move(refused);
-  }
-  return *std::move(routing.target);
+  return refused;
 }
 
 std::optional<ApiAnswer> Api::checkChange(const RequestHead& head) const {

@@ -30,6 +30,13 @@ struct RequestHead {
   SignatureHeaders signature;
 };
 
+// What the headers alone decide.
+struct HeadOutcome {
+  std::string_view endpoint;  // For statistics: one of a few words.
+  // An answer, or the target of the request, whose body is to be read.
+  std::variant<ApiAnswer, Target> next;
+};
+
 // What remains of a request: it blocks, on the store's thread. An error is one of the store.
 using StoreCall = std::function<absl::StatusOr<ApiAnswer>(store::OperatorStore&)>;
 
@@ -44,9 +51,7 @@ public:
   Api(protocol::OperatorSettings settings, CurrentKeys keys)
       : settings_(std::move(settings)), keys_(std::move(keys)) {}
 
-  // What the headers alone decide: an answer, or the target of the request, whose body is to be
-  // read.
-  std::variant<ApiAnswer, Target> onHead(const RequestHead& head) const;
+  HeadOutcome onHead(const RequestHead& head) const;
 
   // With the whole body.
   std::variant<ApiAnswer, StoreCall> onRequest(const Target& target, const RequestHead& head,
@@ -55,6 +60,8 @@ public:
   const protocol::OperatorSettings& settings() const { return settings_; }
 
 private:
+  // None: the request goes on.
+  std::optional<ApiAnswer> decideOnHead(Endpoint endpoint, const RequestHead& head) const;
   std::optional<ApiAnswer> checkChange(const RequestHead& head) const;
   std::optional<ApiAnswer> checkBody(const RequestHead& head) const;
   std::variant<ApiAnswer, StoreCall> onGet(const Target& target) const;

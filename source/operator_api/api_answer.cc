@@ -13,7 +13,8 @@ ApiAnswer withBody(int status, std::string_view media_type, std::string body) {
           {{"content-type", std::string(media_type)},
            {"cache-control", "no-store"},
            {"x-content-type-options", "nosniff"}},
-          std::move(body)};
+          std::move(body),
+          std::nullopt};
 }
 
 }  // namespace
@@ -29,6 +30,7 @@ ApiAnswer problemAnswer(ApiProblem problem, std::string_view detail,
   const int status = problemText(problem).status;
   ApiAnswer answer =
       withBody(status, "application/problem+json", encodeProblem(problem, detail, record));
+  answer.problem = problem;
   if (status == Unavailable) {
     answer.headers.emplace_back("retry-after", RetryAfterSeconds);
   }

@@ -15,6 +15,7 @@ struct ApiAnswer {
   int status = 503;
   protocol::FieldList headers;
   std::string body;
+  std::optional<ApiProblem> problem = std::nullopt;  // None: a result.
 };
 
 ApiAnswer jsonAnswer(std::string json);

@@ -58,6 +58,28 @@ Routing routeVersion1(std::string_view rest) {
 
 }  // namespace
 
+std::string_view endpointName(Endpoint endpoint) {
+  switch (endpoint) {
+    case Endpoint::Health:
+      return "healthz";
+    case Endpoint::Summary:
+      return "summary";
+    case Endpoint::Records:
+      return "records";
+    case Endpoint::Record:
+      return "record";
+    case Endpoint::Change:
+      return "change";
+    case Endpoint::Purge:
+      return "purge";
+    case Endpoint::Audit:
+      return "audit";
+    case Endpoint::Webhook:
+      return "webhook";
+  }
+  return "other";
+}
+
 Routing route(std::string_view path, std::string_view prefix, std::string_view webhook_path) {
   const size_t mark = std::min(path.find('?'), path.size());
   const std::string_view query = path.substr(std::min(mark + 1, path.size()));

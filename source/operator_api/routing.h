@@ -13,6 +13,9 @@ namespace idempotency::operator_api {
 
 enum class Endpoint : uint8_t { Health, Summary, Records, Record, Change, Purge, Audit, Webhook };
 
+// In statistics.
+std::string_view endpointName(Endpoint endpoint);
+
 // What a path means.
 struct Target {
   Endpoint endpoint = Endpoint::Health;

@@ -463,6 +463,10 @@ ELSEWHERE = {
     "run_not_found",
     "run_not_completed",
     "status_requests",
+    # test_operator_log.py
+    "operator.requests",
+    "operator.changes",
+    "operator.webhook_events",
 }
 
 

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "source/envoy/process.h"
+#include "source/filter/operator/observed_store.h"
 #include "source/protocol/overloaded.h"
 #include "source/runtime/undertaker.h"
 #include "source/store/open/open_operator_store.h"
@@ -52,7 +53,7 @@ absl::StatusOr<store::OperatorAccess> accessTo(const protocol::PostgresSettings&
 
 // The desk's thread: blocks.
 absl::StatusOr<std::unique_ptr<store::OperatorStore>> openStoreOf(
-    const protocol::StoreSettings& settings) {
+    const protocol::StoreSettings& settings, OperatorLog& log) {
   using Access = absl::StatusOr<store::OperatorAccess>;
   const Access access = std::visit(
       protocol::Overloaded{
@@ -65,7 +66,11 @@ absl::StatusOr<std::unique_ptr<store::OperatorStore>> openStoreOf(
   if (!access.ok()) {
     return access.status();
   }
-  return store::openOperatorStore(*access);
+  auto opened = store::openOperatorStore(*access);
+  if (!opened.ok()) {
+    return opened.status();
+  }
+  return std::make_unique<ObservedStore>(*std::move(opened), log);
 }
 
 absl::StatusOr<std::unique_ptr<operator_api::KeyRing>> openKeys(
@@ -106,7 +111,7 @@ OperatorBackend::OperatorBackend(const protocol::OperatorSettings& settings,
                                  std::unique_ptr<operator_api::KeyRing> keys)
     : keys_(std::move(keys)),
       api_(settings, [this] { return keys_->keys(); }),
-      desk_([store = settings.store] { return openStoreOf(store); }, warn, settings.max_waiting,
-            Patience) {}
+      desk_([this, store = settings.store] { return openStoreOf(store, log_); }, warn,
+            settings.max_waiting, Patience) {}
 
 }  // namespace idempotency::filter

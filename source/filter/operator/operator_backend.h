@@ -5,6 +5,7 @@
 
 #include <absl/status/statusor.h>
 
+#include "source/filter/operator/operator_log.h"
 #include "source/operator_api/api.h"
 #include "source/operator_api/key_ring.h"
 #include "source/operator_api/store_desk.h"
@@ -26,6 +27,7 @@ public:
 
   const operator_api::Api& api() const { return api_; }
   operator_api::StoreDesk& desk() { return desk_; }
+  OperatorLog& log() { return log_; }
 
 private:
   OperatorBackend(const protocol::OperatorSettings& settings,
@@ -34,6 +36,7 @@ private:
 
   const std::unique_ptr<operator_api::KeyRing> keys_;  // Null: no webhook, or an unsigned one.
   const operator_api::Api api_;
+  OperatorLog log_;  // The desk's thread uses it.
   operator_api::StoreDesk desk_;
 };
 

@@ -1,6 +1,7 @@
 #include "source/filter/operator/operator_filter.h"
 
 #include <algorithm>
+#include <array>
 #include <fmt/format.h>
 #include <string>
 #include <string_view>
@@ -8,6 +9,8 @@
 #include <variant>
 
 #include "source/filter/stream/name_reader.h"
+#include "source/operator_api/problem.h"
+#include "source/operator_api/routing.h"
 
 namespace idempotency::filter {
 namespace {
@@ -19,14 +22,36 @@ std::string textOf(const envoy::HeaderLines& headers, std::string_view name) {
   return std::string(name.empty() ? "" : headers.get(name).value_or(""));
 }
 
+std::string_view statusClass(int status) {
+  constexpr std::array<std::string_view, 4> Classes = {"2xx", "3xx", "4xx", "5xx"};
+  constexpr int First = 2;
+  const auto index = static_cast<size_t>(std::max(status / 100 - First, 0));
+  return Classes[std::min(index, Classes.size() - 1)];
+}
+
+// The client has left before the answer.
+constexpr std::string_view Left = "left";
+
 }  // namespace
 
 OperatorFilterConfig::OperatorFilterConfig(envoy::ConfigHandle handle,
                                            std::vector<protocol::NameSource> actor_sources,
+                                           const OperatorStats& stats,
                                            std::shared_ptr<OperatorBackend> backend)
     : envoy::FilterFactory(handle),
       actor_sources_(std::move(actor_sources)),
-      backend_(std::move(backend)) {}
+      stats_(stats),
+      backend_(std::move(backend)) {
+  if (backend_ != nullptr) {
+    backend_->log().attach(handle, stats_, mailbox());
+  }
+}
+
+OperatorFilterConfig::~OperatorFilterConfig() {
+  if (backend_ != nullptr) {
+    backend_->log().detach(handle());
+  }
+}
 
 std::unique_ptr<envoy::Filter> OperatorFilterConfig::createFilter(envoy::Stream stream) {
   return std::make_unique<OperatorFilter>(stream, *this);
@@ -37,12 +62,13 @@ OperatorFilter::OperatorFilter(envoy::Stream stream, const OperatorFilterConfig&
 
 envoy::HeadersAction OperatorFilter::onRequestHeaders(bool end) {
   head_ = readHead();
-  auto outcome = api().onHead(head_);
-  if (const auto* decided = std::get_if<ApiAnswer>(&outcome)) {
+  operator_api::HeadOutcome outcome = api().onHead(head_);
+  endpoint_ = outcome.endpoint;
+  if (const auto* decided = std::get_if<ApiAnswer>(&outcome.next)) {
     answer(*decided);
     return envoy::HeadersAction::StopIteration;
   }
-  target_ = std::get<operator_api::Target>(std::move(outcome));
+  target_ = std::get<operator_api::Target>(std::move(outcome.next));
   // Otherwise Envoy itself would refuse a body that the config allows.
   const uint64_t largest = api().settings().max_request_bytes;
   stream().setBufferLimit(std::max(stream().bufferLimit(), largest + 1));
@@ -76,6 +102,9 @@ envoy::TrailersAction OperatorFilter::onRequestTrailers() {
 
 void OperatorFilter::onStreamComplete() {
   gone_->store(true, std::memory_order_relaxed);
+  if (!answered_ && !endpoint_.empty()) {
+    count(Left, Left);
+  }
 }
 
 operator_api::RequestHead OperatorFilter::readHead() const {
@@ -125,6 +154,7 @@ void OperatorFilter::answer(const ApiAnswer& answer) {
   if (std::exchange(answered_, true)) {
     return;
   }
+  countAnswer(answer);
   const fmt::format_int status(answer.status);
   const fmt::format_int length(answer.body.size());
   std::vector<envoy::Field> headers = {{":status", {status.data(), status.size()}}};
@@ -139,6 +169,30 @@ void OperatorFilter::answer(const ApiAnswer& answer) {
   if (has_body) {
     stream().sendResponseData(answer.body, true);
   }
+}
+
+void OperatorFilter::countAnswer(const ApiAnswer& answer) {
+  constexpr int FirstServerError = 500;
+  const auto& problem = answer.problem;
+  count(statusClass(answer.status),
+        problem.has_value() ? operator_api::problemText(*problem).code : "settled");
+  // The desk has logged why the store failed.
+  if (isEvent() && problem.has_value() && answer.status < FirstServerError) {
+    config_.backend().log().onRefusedEvent(*problem);
+  }
+}
+
+void OperatorFilter::count(std::string_view status, std::string_view result) {
+  const OperatorStats& stats = config_.stats();
+  stream().increment(stats.requests, {endpoint_, status});
+  if (isEvent()) {
+    stream().increment(stats.webhook_events, {result});
+  }
+}
+
+bool OperatorFilter::isEvent() const {
+  return endpoint_ == operator_api::endpointName(operator_api::Endpoint::Webhook) &&
+         head_.method == "POST";
 }
 
 }  // namespace idempotency::filter

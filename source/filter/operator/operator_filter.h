@@ -3,10 +3,12 @@
 #include <atomic>
 #include <memory>
 #include <optional>
+#include <string_view>
 #include <vector>
 
 #include "source/envoy/filter.h"
 #include "source/filter/operator/operator_backend.h"
+#include "source/filter/stats/operator_stats.h"
 #include "source/operator_api/api.h"
 #include "source/protocol/name_source.h"
 
@@ -17,16 +19,19 @@ class OperatorFilterConfig : public envoy::FilterFactory {
 public:
   // `backend` is null under `envoy --mode validate`, where there are no requests.
   OperatorFilterConfig(envoy::ConfigHandle handle, std::vector<protocol::NameSource> actor_sources,
-                       std::shared_ptr<OperatorBackend> backend);
+                       const OperatorStats& stats, std::shared_ptr<OperatorBackend> backend);
+  ~OperatorFilterConfig() override;
 
   // envoy::FilterFactory
   std::unique_ptr<envoy::Filter> createFilter(envoy::Stream stream) override;
 
   const std::vector<protocol::NameSource>& actorSources() const { return actor_sources_; }
+  const OperatorStats& stats() const { return stats_; }
   OperatorBackend& backend() const { return *backend_; }
 
 private:
   const std::vector<protocol::NameSource> actor_sources_;
+  const OperatorStats stats_;
   const std::shared_ptr<OperatorBackend> backend_;
 };
 
@@ -51,9 +56,15 @@ private:
   void ask(operator_api::StoreCall call);
   // TERMINAL: see envoy::Stream. Only the first answer is sent.
   void answer(const operator_api::ApiAnswer& answer);
+  void countAnswer(const operator_api::ApiAnswer& answer);
+  // `result`: of an event, if the request is one.
+  void count(std::string_view status, std::string_view result);
+  // Of the webhook.
+  bool isEvent() const;
 
   const OperatorFilterConfig& config_;  // Envoy keeps it alive longer than its streams.
   operator_api::RequestHead head_;
+  std::string_view endpoint_;  // Empty: no request has come, because an earlier filter answered it.
   std::optional<operator_api::Target> target_;  // Until the request is complete.
   bool answered_ = false;
   // The desk's thread reads it.

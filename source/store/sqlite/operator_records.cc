@@ -1,16 +1,12 @@
 #include "source/store/sqlite/operator_records.h"
 
 #include <algorithm>
-#include <array>
 #include <optional>
-#include <span>
 #include <utility>
 #include <variant>
 
-#include <openssl/sha.h>
-
-#include "fmt/format.h"
 #include "source/protocol/key_hash.h"
+#include "source/protocol/tenant_hash.h"
 #include "source/store/audit.h"
 #include "source/store/operator_rules.h"
 
@@ -19,14 +15,6 @@ namespace {
 
 using protocol::RecordState;
 using std::chrono::milliseconds;
-
-// Stands for a tenant whose records were purged, as in PostgreSQL.
-std::string pseudonym(const std::string& tenant) {
-  constexpr size_t ShownBytes = 8;
-  std::array<uint8_t, SHA256_DIGEST_LENGTH> digest{};
-  SHA256(reinterpret_cast<const uint8_t*>(tenant.data()), tenant.size(), digest.data());
-  return "sha256:" + fmt::format("{:02x}", fmt::join(std::span(digest).first(ShownBytes), ""));
-}
 
 }  // namespace
 
@@ -177,7 +165,7 @@ std::vector<OperatorRecords::AuditRow> OperatorRecords::findTenantsAudit(
 void OperatorRecords::pseudonymise(const std::vector<AuditRow>& rows) {
   Statement statement = prepare(OperatorSql::Pseudonymise);
   for (const AuditRow& row : rows) {
-    Query(statement, row.id, Blob{pseudonym(row.identity.tenant)},
+    Query(statement, row.id, Blob{protocol::tenantHash(row.identity.tenant)},
           Blob{protocol::keyHash(row.identity)})
         .run();
   }
@@ -186,7 +174,7 @@ void OperatorRecords::pseudonymise(const std::vector<AuditRow>& rows) {
 void OperatorRecords::audit(const store::Purge& purge, uint64_t records) {
   Statement statement = prepare(OperatorSql::AuditPurge);
   Query(statement, records_.now().written, Text{store::name(store::AuditAction::Purge)},
-        Text{purge.actor}, Blob{pseudonym(purge.tenant)}, static_cast<int64_t>(records),
+        Text{purge.actor}, Blob{protocol::tenantHash(purge.tenant)}, static_cast<int64_t>(records),
         Text{purge.reason})
       .run();
 }

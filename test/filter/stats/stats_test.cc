@@ -9,6 +9,8 @@
 
 #include "gtest/gtest.h"
 
+#include "source/filter/stats/operator_stats.h"
+
 namespace idempotency::filter {
 namespace {
 
@@ -17,14 +19,17 @@ std::set<std::string> definedNames() {
   std::set<std::string> names = {"hook_exception"};
 #define IDEMPOTENCY_NAME(member, name) names.insert(name);
 #define IDEMPOTENCY_LABELLED_NAME(member, name, label) names.insert(name);
+#define IDEMPOTENCY_OPERATOR_NAME(member, name, ...) names.insert(name);
   IDEMPOTENCY_ANSWER_COUNTERS(IDEMPOTENCY_NAME)
   IDEMPOTENCY_COUNTERS(IDEMPOTENCY_NAME)
   IDEMPOTENCY_GAUGES(IDEMPOTENCY_NAME)
   IDEMPOTENCY_HISTOGRAMS(IDEMPOTENCY_NAME)
   IDEMPOTENCY_LABELLED_COUNTERS(IDEMPOTENCY_LABELLED_NAME)
   IDEMPOTENCY_LABELLED_GAUGES(IDEMPOTENCY_LABELLED_NAME)
+  IDEMPOTENCY_OPERATOR_COUNTERS(IDEMPOTENCY_OPERATOR_NAME)
 #undef IDEMPOTENCY_NAME
 #undef IDEMPOTENCY_LABELLED_NAME
+#undef IDEMPOTENCY_OPERATOR_NAME
   return names;
 }
 
