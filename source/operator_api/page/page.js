@@ -3,11 +3,14 @@
 //   #/               overview
 //   #/records?…      a list; the parameters are those of the API
 //   #/record/ID      one record
+//   #/audit?…        the audit; the parameters are those of the API
 //
 // Everything that comes from the API is put into the page as text, by element() and data(), never as markup.
 
 const PollInterval = 5000;
 const PageLimit = 50;
+// As far as a dry run counts.
+const PurgeCheckLimit = 10000;
 
 // --- Elements
 
@@ -33,16 +36,16 @@ const Invisible = "\\u00ad\\u034f\\u061c\\u115f\\u1160\\u17b4\\u17b5\\u180e\\u20
 const Hidden = new RegExp(`([\\u0000-\\u001f\\u007f-\\u009f${Invisible}])`, "u");
 const HiddenInBody = new RegExp(`([\\u0000-\\u0008\\u000b-\\u001f\\u007f-\\u009f${Invisible}])`, "u");
 
+const spelled = (character) => `U+${character.codePointAt(0).toString(16).toUpperCase().padStart(4, "0")}`;
+
 // Text from outside, with what a reader would not see spelled out.
 function visible(text, hidden = Hidden) {
-  return text.split(hidden).map((part, index) => {
-    if (index % 2 === 0) {
-      return part;
-    }
-    const code = part.codePointAt(0).toString(16).toUpperCase().padStart(4, "0");
-    return element("span", { class: "control" }, `U+${code}`);
-  });
+  return text.split(hidden).map((part, index) => (index % 2 === 0 ? part
+    : element("span", { class: "control" }, spelled(part))));
 }
+
+// The same as one text: what a reader can type.
+const typeable = (text) => text.split(Hidden).map((part, index) => (index % 2 === 0 ? part : spelled(part))).join("");
 
 function data(text) {
   if (text === "") {
@@ -93,6 +96,8 @@ const AuditActions = {
   dead_letter: "Dead letter: the reconciler has given up",
   purge: "The tenant was purged",
 };
+
+const auditAction = (action) => (Object.hasOwn(AuditActions, action) ? AuditActions[action] : data(action));
 
 const TombstoneReasons = {
   too_large: "The response was too large to be stored.",
@@ -182,10 +187,13 @@ async function call(path, body) {
 
 const recordLink = (id) => `#/record/${encodeURIComponent(id)}`;
 
-function listLink(filter) {
+function viewLink(view, filter) {
   const query = new URLSearchParams(filter).toString();
-  return `#/records${query && `?${query}`}`;
+  return `#/${view}${query && `?${query}`}`;
 }
+
+const listLink = (filter) => viewLink("records", filter);
+const auditLink = (filter) => viewLink("audit", filter);
 
 function currentRoute() {
   const [path, query = ""] = location.hash.replace(/^#/, "").split("?", 2);
@@ -196,6 +204,9 @@ function currentRoute() {
     const filter = new URLSearchParams(query);
     const unknown = filter.get("state") === "unknown";
     return { view: showList, tab: unknown ? "to-unknown" : "to-records", filter };
+  }
+  if (path === "/audit") {
+    return { view: showAudit, tab: "to-audit", filter: new URLSearchParams(query) };
   }
   return { view: showOverview, tab: "to-overview" };
 }
@@ -349,16 +360,17 @@ async function showOverview(view) {
   view.onSummary = (fresh) => getSelection().isCollapsed && view.show(overview(fresh));
 }
 
-// --- List
+// --- Lists
 
 const FilterFields = [
   { name: "tenant", label: "Tenant" },
   { name: "operation", label: "Operation" },
   { name: "key", label: "Key" },
 ];
+const AttemptField = { name: "attempt", label: "Attempt", inputmode: "numeric" };
 const MoreFilterFields = [
   { name: "key_hash", label: "Key hash (access log)" },
-  { name: "attempt", label: "Attempt", inputmode: "numeric" },
+  AttemptField,
   { name: "error", label: "Error" },
   { name: "min_age_seconds", label: "Minimum age in seconds", inputmode: "numeric" },
 ];
@@ -372,14 +384,12 @@ function filterField(filter, { name, label, inputmode }) {
     }));
 }
 
-function filterForm(filter) {
-  const state = element("select", { id: "filter-state", name: "state" },
-    [["", "any"], ...Object.entries(States)].map(([value, label]) =>
-      element("option", { value, selected: (filter.get("state") ?? "") === value }, label)));
+// Leads to the same view with what its fields say.
+function searchForm(view, ...fields) {
   const apply = (event) => {
     event.preventDefault();
     const wanted = new FormData(event.target);
-    const link = listLink([...wanted].filter(([, value]) => value !== ""));
+    const link = viewLink(view, [...wanted].filter(([, value]) => value !== ""));
     if (location.hash === link) {
       load();
     } else {
@@ -387,6 +397,17 @@ function filterForm(filter) {
     }
   };
   return element("form", { class: "card", role: "search", "aria-label": "Filter", onsubmit: apply },
+    fields,
+    element("div", { class: "buttons" },
+      element("button", { class: "main", type: "submit" }, "Apply"),
+      element("a", { class: "button", href: viewLink(view) }, "Clear")));
+}
+
+function filterForm(filter) {
+  const state = element("select", { id: "filter-state", name: "state" },
+    [["", "any"], ...Object.entries(States)].map(([value, label]) =>
+      element("option", { value, selected: (filter.get("state") ?? "") === value }, label)));
+  return searchForm("records",
     element("div", { class: "filters" },
       element("div", { class: "field" }, element("label", { for: "filter-state" }, "State"), state),
       FilterFields.map((field) => filterField(filter, field))),
@@ -398,10 +419,7 @@ function filterForm(filter) {
           element("input", {
             type: "checkbox", name: "dead_letter", value: "true", checked: filter.get("dead_letter") === "true",
           }),
-          "Only dead letters"))),
-    element("div", { class: "buttons" },
-      element("button", { class: "main", type: "submit" }, "Apply"),
-      element("a", { class: "button", href: "#/records" }, "Clear")));
+          "Only dead letters"))));
 }
 
 function recordsTable(records, caption) {
@@ -422,36 +440,86 @@ function listTitle(filter) {
   return state ? `Records: ${States[state] ?? state}` : "Records";
 }
 
-async function showList(view, { filter }) {
+function pager(name, filter, nextCursor) {
+  const first = new URLSearchParams(filter);
+  first.delete("cursor");
+  const next = new URLSearchParams(filter);
+  next.set("cursor", nextCursor ?? "");
+  return element("div", { class: "buttons" },
+    filter.has("cursor") && element("a", { class: "button", href: viewLink(name, first) }, "First page"),
+    nextCursor && element("a", { class: "button", href: viewLink(name, next) }, "Next page"),
+    element("button", { type: "button", id: "refresh", onclick: load }, "Refresh"));
+}
+
+// One page of a list of the API. `rowsOf` finds the rows in the answer; `noun` names one of them and many; `after`
+// stands below the list.
+async function showPage(view, { name, filter, intro, noun, rowsOf, tableOf, after }) {
   const query = new URLSearchParams(filter);
   query.set("limit", PageLimit);
-  const intro = [heading(listTitle(filter)), filterForm(filter)];
   let page;
   try {
-    page = await call(`records?${query}`);
+    page = await call(`${name}?${query}`);
   } catch (problem) {
     view.show(intro, problemNotice(problem, load));
     return;
   }
-  const cursor = filter.get("cursor");
-  const first = new URLSearchParams(filter);
-  first.delete("cursor");
-  const next = new URLSearchParams(filter);
-  next.set("cursor", page.next_cursor ?? "");
-  const number = page.records.length;
+  const rows = rowsOf(page);
+  const number = count(rows.length, ...noun);
+  const nothing = `No ${noun[0]} matches.`;
   if (!view.current()) {
     return;
   }
   view.show(intro,
     element("section", { class: "card", "aria-label": "Results" },
-      number === 0 && element("p", null, cursor ? "There are no more records." : "No record matches."),
-      number > 0 && recordsTable(page.records,
-        `${count(number, "record")}${page.next_cursor ? " on this page, more follow" : ""}`),
-      element("div", { class: "buttons" },
-        cursor && element("a", { class: "button", href: listLink(first) }, "First page"),
-        page.next_cursor && element("a", { class: "button", href: listLink(next) }, "Next page"),
-        element("button", { type: "button", id: "refresh", onclick: load }, "Refresh"))));
-  announce(number === 0 ? "No record matches." : count(number, "record"));
+      rows.length === 0 && element("p", null, filter.has("cursor") ? `There are no more ${noun[1]}.` : nothing),
+      rows.length > 0 && tableOf(rows, `${number}${page.next_cursor ? " on this page, more follow" : ""}`),
+      pager(name, filter, page.next_cursor)),
+    after);
+  announce(rows.length === 0 ? nothing : number);
+}
+
+async function showList(view, { filter }) {
+  const tenant = filter.get("tenant");
+  await showPage(view, {
+    name: "records",
+    filter,
+    intro: [heading(listTitle(filter)), filterForm(filter)],
+    noun: ["record", "records"],
+    rowsOf: (page) => page.records,
+    tableOf: recordsTable,
+    after: tenant && tenantCard(tenant),
+  });
+}
+
+// --- Audit
+
+function auditTable(entries, caption) {
+  const columns = [{ name: "Time" }, { name: "What happened" }, { name: "Record" }, { name: "By" }, { name: "Detail" }];
+  const about = ({ record, attempt, records }) => (record === null ? count(records, "record") : [
+    element("a", { href: recordLink(record.id) }, data(record.key)),
+    element("div", { class: "quiet small" }, data(record.operation), " · tenant ", data(record.tenant),
+      attempt !== null && [" · attempt ", data(attempt)])]);
+  const rows = entries.map((entry) => [time(entry.at), auditAction(entry.action), about(entry), data(entry.actor),
+    entry.detail === "" ? "" : data(entry.detail)]);
+  return table(caption, columns, rows);
+}
+
+async function showAudit(view, { filter }) {
+  const tenant = filter.get("tenant");
+  await showPage(view, {
+    name: "audit",
+    filter,
+    intro: [
+      heading("Audit"),
+      searchForm("audit", element("div", { class: "filters" },
+        [...FilterFields, AttemptField].map((field) => filterField(filter, field)))),
+    ],
+    noun: ["entry", "entries"],
+    rowsOf: (page) => page.entries,
+    tableOf: auditTable,
+    after: tenant && element("p", null,
+      element("a", { href: listLink({ tenant }) }, "Records of the tenant ", data(tenant))),
+  });
 }
 
 // --- Record
@@ -588,7 +656,8 @@ function recordFacts(record) {
     element("h2", null, "Record"),
     facts([
       ["Key", data(record.key)],
-      ["Tenant", data(record.tenant)],
+      ["Tenant", record.tenant === "" ? data("")
+        : element("a", { href: listLink({ tenant: record.tenant }) }, data(record.tenant))],
       ["Operation", data(record.operation)],
       ["Attempt", data(record.attempt)],
       ["Key hash", data(record.key_hash)],
@@ -609,7 +678,7 @@ function recordFacts(record) {
 function timeline(record) {
   const entries = record.timeline.map((entry) => ({
     at: entry.at,
-    title: AuditActions[entry.action] ?? data(entry.action),
+    title: auditAction(entry.action),
     by: entry.actor,
     attempt: entry.attempt,
     detail: entry.detail,
@@ -626,7 +695,10 @@ function timeline(record) {
       element("div", { class: "quiet small" }, time(entry.at), entry.by && [" by ", data(entry.by)],
         entry.attempt && [", attempt ", data(entry.attempt)]),
       entry.detail && element("div", null, data(entry.detail))))),
-    !record.timeline_complete && element("p", { class: "quiet small" }, "Older entries are left out."));
+    !record.timeline_complete && element("p", { class: "quiet small" }, "Older entries are left out."),
+    element("p", null, element("a", {
+      href: auditLink({ tenant: record.tenant, operation: record.operation, key: record.key }),
+    }, "This key in the audit")));
 }
 
 function situation(record) {
@@ -680,7 +752,7 @@ async function findRecord(id) {
 function missingRecord() {
   return element("section", { class: "card" },
     heading("There is no such record"),
-    element("p", null, "It was released or busted, its life has ended, or the link is wrong. ",
+    element("p", null, "It was released, busted or purged, its life has ended, or the link is wrong. ",
       "The next request with its key runs."),
     element("p", null, element("a", { class: "button", href: "#/" }, "To the overview")));
 }
@@ -767,31 +839,26 @@ function staleNotice(seen, found, reload) {
       element("button", { type: "button", id: "reload", onclick: reload }, "Show the record as it is now")));
 }
 
-function openChange(name, record) {
-  const change = Changes[name];
+// What was checked is what is confirmed: an edit needs another check. One request at a time, however often a button is
+// pressed. `fields` stand before the reason. `bodyOf` reads the form, and may throw a Problem. `onCheck` resolves to
+// what to show and to the label of the confirmation, or does not allow one. `onConfirm` does it.
+function openDialog({
+  title, about, consequence, fields, hint, danger, bodyOf, onCheck, onConfirm, noticeOf, onClose,
+}) {
   const dialog = byId("dialog");
   const outcome = element("div", { id: "outcome" });
   const check = element("button", { type: "submit", class: "main", id: "check" }, "Check");
-  const confirm = element("button", { type: "button", class: "main", id: "confirm", hidden: true }, change.confirm);
+  const confirm = element("button", { type: "button", class: danger ? "danger" : "main", id: "confirm", hidden: true });
+  const cancel = element("button", { type: "button", id: "cancel", onclick: () => dialog.close() }, "Cancel");
   let checked = null;
 
-  const reload = () => {
-    dialog.close();
-    load();
-  };
-  const fail = (problem) => {
-    const changed = problem.code === "stale" || problem.code === "refused";
-    replace(outcome, changed && problem.record !== null
-      ? staleNotice(record, problem.record, reload) : problemNotice(problem));
-  };
   const editAgain = () => {
     checked = null;
     confirm.hidden = true;
     check.hidden = false;
     replace(outcome);
   };
-  // One request at a time, however often the button is pressed.
-  const busy = async (button, work) => {
+  const busy = async (work) => {
     if (check.disabled) {
       return;
     }
@@ -800,57 +867,214 @@ function openChange(name, record) {
       await work();
     } catch (problem) {
       editAgain();
-      fail(problem);
+      replace(outcome, noticeOf(problem));
     } finally {
       check.disabled = confirm.disabled = false;
-      (button.hidden ? confirm : button).focus();
+      [confirm, check, cancel].find((button) => !button.hidden).focus();
     }
   };
-  const onCheck = (event) => {
+  const onSubmit = (event) => {
     event.preventDefault();
-    busy(check, async () => {
-      const body = changeBody(name, record, form);
-      await call(`records/${record.id}/${change.path}`, { ...body, dry_run: true });
-      checked = body;
-      check.hidden = true;
-      confirm.hidden = false;
-      replace(outcome, element("div", { class: "notice good", role: "status" },
-        element("strong", null, "The store allows this change. Nothing has been changed yet."),
-        element("p", null, "Read the consequence above once more, then confirm.")));
+    busy(async () => {
+      const body = bodyOf(form);
+      const { notice, allowed = true, label } = await onCheck({ ...body, dry_run: true });
+      replace(outcome, notice);
+      if (allowed) {
+        checked = body;
+        replace(confirm, label);
+        check.hidden = true;
+        confirm.hidden = false;
+      }
     });
   };
-  confirm.addEventListener("click", () => busy(confirm, async () => {
-    await call(`records/${record.id}/${change.path}`, { ...checked, dry_run: false });
-    dialog.close();
-    await load();
-    document.querySelector("h1")?.focus();
-    announce(change.done);
-  }));
+  confirm.addEventListener("click", () => busy(() => onConfirm({ ...checked, dry_run: false },
+    { form, outcome, check, confirm, cancel })));
 
-  const form = element("form", { onsubmit: onCheck, oninput: editAgain },
-    element("h2", { id: "dialog-title", tabindex: "-1" }, change.label),
-    element("p", null, data(record.operation), " · ", data(record.key), " · tenant ", data(record.tenant),
-      " · attempt ", data(record.attempt)),
+  const form = element("form", { onsubmit: onSubmit, oninput: editAgain },
+    element("h2", { id: "dialog-title", tabindex: "-1" }, title),
+    element("p", null, about),
     element("div", { class: "notice", id: "consequence" },
-      element("strong", null, "What happens then"), element("p", null, change.consequence(record))),
+      element("strong", null, "What happens then"), element("p", null, consequence)),
     element("fieldset", null,
-      name === "completed" && responseFields(),
+      fields,
       element("div", { class: "field" },
         element("label", { for: "reason" }, "Reason, for the audit"),
         element("input", {
           id: "reason", name: "reason", required: true, maxlength: "250", autocomplete: "off",
           "aria-describedby": "reason-hint",
         }),
-        element("p", { class: "quiet small", id: "reason-hint" },
-          "How you know, and where it is written: a ticket, a log line."))),
+        element("p", { class: "quiet small", id: "reason-hint" }, hint))),
     outcome,
-    element("div", { class: "buttons" }, check, confirm,
-      element("button", { type: "button", onclick: () => dialog.close() }, "Cancel")));
+    element("div", { class: "buttons" }, check, confirm, cancel));
   dialog.replaceChildren(form);
   dialog.showModal();
   byId("dialog-title").focus();
-  // The event comes late: by then the dialog may be open for the next change.
-  dialog.onclose = () => dialog.open || dialog.replaceChildren();
+  // The event comes late: by then the dialog may be open for the next change, which has its own form.
+  const closed = () => {
+    if (dialog.open && form.isConnected) {
+      return;
+    }
+    dialog.removeEventListener("close", closed);
+    form.remove();
+    onClose?.();
+  };
+  dialog.addEventListener("close", closed);
+}
+
+const goodNotice = (title, ...more) => element("div", { class: "notice good", role: "status" },
+  element("strong", null, title), more);
+
+function openChange(name, record) {
+  const change = Changes[name];
+  const dialog = byId("dialog");
+  const send = (body) => call(`records/${record.id}/${change.path}`, body);
+  const reload = () => {
+    dialog.close();
+    load();
+  };
+  openDialog({
+    title: change.label,
+    about: [data(record.operation), " · ", data(record.key), " · tenant ", data(record.tenant),
+      " · attempt ", data(record.attempt)],
+    consequence: change.consequence(record),
+    fields: name === "completed" && responseFields(),
+    hint: "How you know, and where it is written: a ticket, a log line.",
+    bodyOf: (form) => changeBody(name, record, form),
+    onCheck: async (body) => {
+      await send(body);
+      const notice = goodNotice("The store allows this change. Nothing has been changed yet.",
+        element("p", null, "Read the consequence above once more, then confirm."));
+      return { notice, label: change.confirm };
+    },
+    onConfirm: async (body) => {
+      await send(body);
+      dialog.close();
+      await load();
+      document.querySelector("h1")?.focus();
+      announce(change.done);
+    },
+    noticeOf: (problem) => ((problem.code === "stale" || problem.code === "refused") && problem.record !== null
+      ? staleNotice(record, problem.record, reload) : problemNotice(problem)),
+  });
+}
+
+// --- The purge of a tenant
+
+function tenantCard(tenant) {
+  return element("section", { class: "card" },
+    element("h2", null, "Tenant ", data(tenant)),
+    !state.readOnly && element("p", { class: "quiet" },
+      "If the tenant leaves, or asks for it, all that is stored of it can be deleted."),
+    element("div", { class: "buttons" },
+      element("a", { class: "button", href: auditLink({ tenant }) }, "Show its audit"),
+      !state.readOnly && element("button", { type: "button", id: "purge", onclick: () => openPurge(tenant) },
+        "Purge the tenant")));
+}
+
+// Of a purge, or of several steps. `more`: there is more than one step can count or delete.
+function purgeFacts(result, more) {
+  const least = (number) => (more ? `at least ${number.toLocaleString("en")}` : number.toLocaleString("en"));
+  return facts([
+    ["Records and their responses", least(result.records)],
+    ["Of these, with an unknown outcome", least(result.unsettled)],
+    ["Left, because their requests are running", least(result.running)],
+    ["Entries of the audit that lose the name", least(result.audit_entries)],
+  ]);
+}
+
+function purgeNotice(result) {
+  if (result.records === 0 && result.audit_entries === 0) {
+    return { allowed: false, notice: element("div", { class: "notice", role: "status" },
+      element("strong", null, "There is nothing to purge."),
+      element("p", null, result.running > 0
+        ? `${count(result.running, "request")} of the tenant ${result.running === 1 ? "is" : "are"} running. Wait for `
+          + `${result.running === 1 ? "its end" : "their ends"}.`
+        : "The store has neither records of this tenant nor entries in the audit.")) };
+  }
+  const records = count(result.records, "record");
+  return {
+    label: `Purge ${result.more ? `at least ${records}` : records}`,
+    notice: element("div", { class: "notice", role: "status" },
+      element("strong", null, "This is what a purge does. Nothing has been changed yet."),
+      purgeFacts(result, result.more),
+      result.unsettled > 0 && element("p", null, "Settle the unknown outcomes first, if anybody still wants to know ",
+        "whether these requests ran.")),
+  };
+}
+
+// Step by step, so that nobody waits long for the store. `steps` has what was done, also after a failure.
+async function purgeAll(body, steps, onStep) {
+  let result;
+  do {
+    result = await call("tenants/purge", body);
+    steps.records += result.records;
+    steps.unsettled += result.unsettled;
+    steps.audit_entries += result.audit_entries;
+    steps.running = result.running;
+    steps.more = result.more;
+  } while (result.more && onStep());
+}
+
+function openPurge(tenant) {
+  const steps = { records: 0, unsettled: 0, audit_entries: 0, running: 0, more: false };
+  let purge = null;
+  let open = true;
+  const soFar = () => `${count(steps.records, "record")} deleted so far.`;
+
+  const finish = ({ form, outcome, check, confirm, cancel }) => {
+    form.querySelectorAll("fieldset, #consequence").forEach((part) => {
+      part.hidden = true;
+    });
+    check.hidden = confirm.hidden = true;
+    replace(cancel, "Close");
+    replace(outcome, goodNotice("The tenant is purged.", purgeFacts(steps, false),
+      steps.running > 0 && element("p", null, "Purge it again when these requests have ended.")));
+  };
+  openDialog({
+    title: "Purge the tenant",
+    about: ["Tenant ", data(tenant)],
+    consequence: ["All records of the tenant are deleted with their responses, whatever their state. The next request ",
+      "with one of its keys runs, also if that request has run before. In the audit, hashes replace the tenant's name ",
+      "and its keys, and details are removed. Records whose requests are running are left. ",
+      element("strong", null, "This cannot be undone.")],
+    danger: true,
+    fields: element("div", { class: "field" },
+      element("label", { for: "typed" }, "Type the name of the tenant"),
+      element("input", { id: "typed", name: "typed", required: true, autocomplete: "off", spellcheck: "false" })),
+    hint: "Who asked for it, and where it is written.",
+    bodyOf: (form) => {
+      const typed = form.typed.value;
+      if (typed !== tenant && typed !== typeable(tenant)) {
+        throw new Problem(0, { title: "This is not the name of the tenant", detail: `Type “${tenant}”, exactly.` });
+      }
+      return { tenant, reason: form.reason.value.trim() };
+    },
+    onCheck: async (body) => purgeNotice(await call("tenants/purge", { ...body, limit: PurgeCheckLimit })),
+    onConfirm: async (body, parts) => {
+      replace(parts.cancel, "Stop");
+      parts.cancel.focus();
+      const progress = element("div", { class: "notice", role: "status", id: "progress" }, "The purge has begun.");
+      replace(parts.outcome, progress);
+      purge = purgeAll(body, steps, () => {
+        progress.textContent = soFar();
+        return open;
+      });
+      await purge;
+      finish(parts);
+    },
+    noticeOf: (problem) => [purge && element("p", { class: "notice" }, soFar()), problemNotice(problem)],
+    // Without its dialog, a purge ends after the step that has begun.
+    onClose: async () => {
+      open = false;
+      if (purge === null) {
+        return;
+      }
+      const failure = await purge.then(() => "", (problem) => `The purge has failed: ${problem.title}`);
+      await load();
+      document.querySelector("h1")?.focus();
+      announce(failure || (steps.more ? `Stopped: ${soFar()}` : "The tenant is purged."));
+    },
+  });
 }
 
 // --- The views, and their updates
@@ -891,7 +1115,7 @@ async function load() {
   const route = currentRoute();
   const view = newView();
   state.view = view;
-  for (const id of ["to-overview", "to-unknown", "to-records"]) {
+  for (const id of ["to-overview", "to-unknown", "to-records", "to-audit"]) {
     if (id === route.tab) {
       byId(id).setAttribute("aria-current", "page");
     } else {
