@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <array>
 #include <string>
 #include <utility>
 #include <variant>
@@ -39,6 +40,12 @@ std::string readReason(JsonObject& object) {
   return reason;
 }
 
+bool hasContent(JsonObject& response) {
+  constexpr std::array<std::string_view, 4> Names = {"headers", "body", "body_base64", "trailers"};
+  return std::any_of(Names.begin(), Names.end(),
+                     [&](std::string_view name) { return response.has(name); });
+}
+
 protocol::Completed readCompleted(JsonObject& root) {
   protocol::Completed completed;
   completed.ttl = root.optionalSeconds("ttl_seconds");
@@ -56,7 +63,7 @@ protocol::Completed readCompleted(JsonObject& root) {
   object->refuseOthers();
   completed.status = response.status;
   if (unavailable) {
-    if (!response.headers.empty() || !response.body.empty() || !response.trailers.empty()) {
+    if (hasContent(*object)) {
       object->fail("unavailable", "goes with a status only");
     }
     completed.tombstone = protocol::Tombstone::Unstorable;

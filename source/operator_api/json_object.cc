@@ -19,6 +19,21 @@ constexpr size_t MaxNameShown = 64;
 constexpr double MillisPerSecond = 1000;
 constexpr double MostSeconds = 1e12;  // Far above any duration, and exact in milliseconds.
 
+// JSON does not tell 200 from 200.0 or 2e2, and some clients write them so.
+std::optional<int64_t> wholeNumber(element member) {
+  constexpr double Exact = 9007199254740992;  // From here on, doubles leave numbers out.
+  int64_t whole = 0;
+  double number = 0;
+  if (member.get(whole) == simdjson::SUCCESS) {
+    return whole;
+  }
+  if (member.get(number) != simdjson::SUCCESS || std::abs(number) >= Exact ||
+      number != std::trunc(number)) {
+    return std::nullopt;
+  }
+  return static_cast<int64_t>(number);
+}
+
 std::string joined(const std::string& path, std::string_view name) {
   const std::string shown = shownText(name.substr(0, MaxNameShown));
   return path.empty() ? shown : fmt::format("{}.{}", path, shown);
@@ -76,13 +91,12 @@ int64_t JsonObject::number(std::string_view name) {
 
 std::optional<int64_t> JsonObject::optionalNumber(std::string_view name) {
   const auto member = find(name);
-  int64_t value = 0;
   if (!member.has_value()) {
     return std::nullopt;
   }
-  if (member->get(value) != simdjson::SUCCESS) {
+  const auto value = wholeNumber(*member);
+  if (!value.has_value()) {
     fail(name, "must be a whole number");
-    return std::nullopt;
   }
   return value;
 }
@@ -169,7 +183,11 @@ std::vector<std::string> JsonObject::names() const {
 
 void JsonObject::refuseOthers() {
   std::vector<std::string> seen;
-  for (const std::string& name : names()) {
+  for (const auto& member : object_) {
+    const std::string name(member.key);
+    if (member.value.is_null()) {
+      fail(name, "must not be null; leave it out");
+    }
     if (std::find(asked_.begin(), asked_.end(), name) == asked_.end()) {
       fail(name, "unknown member");
     }

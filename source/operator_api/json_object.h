@@ -55,7 +55,8 @@ public:
   // The names of all members, in their order.
   std::vector<std::string> names() const;
 
-  // Notes members that have not been asked for, and those that are there twice.
+  // Notes members that have not been asked for, that are null, or that are there twice: what their
+  // sender meant is not known.
   void refuseOthers();
   // Notes a mistake in a member.
   void fail(std::string_view name, std::string_view what);

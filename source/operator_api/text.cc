@@ -141,7 +141,7 @@ std::string_view leaseExpiredName(protocol::LeaseExpired policy) {
 }
 
 std::optional<protocol::Attempt> parseAttempt(std::string_view digits) {
-  const auto number = parseNumber(digits);
+  const auto number = digits.starts_with('0') ? std::nullopt : parseNumber(digits);
   return number.value_or(0) > 0 ? number : std::nullopt;
 }
 

@@ -28,7 +28,7 @@ std::string_view tombstoneName(protocol::Tombstone tombstone);
 
 std::string_view leaseExpiredName(protocol::LeaseExpired policy);
 
-// In decimal digits: programs in JavaScript would round the number.
+// In decimal digits without leading zeros: programs in JavaScript would round the number.
 [[nodiscard]] std::optional<protocol::Attempt> parseAttempt(std::string_view digits);
 
 // The whole text is a decimal number.

@@ -95,7 +95,7 @@ TEST(TextTest, EveryStateHasANameThatIsReadBack) {
 
 TEST(TextTest, AnAttemptIsAPositiveNumber) {
   EXPECT_EQ(parseAttempt("9223372036854775807"), 9'223'372'036'854'775'807);
-  for (const char* text : {"", "0", "-1", "+1", "1.0", "9223372036854775808", "0x1", "1 "}) {
+  for (const char* text : {"", "0", "-1", "+1", "1.0", "9223372036854775808", "0x1", "1 ", "01"}) {
     EXPECT_EQ(parseAttempt(text), std::nullopt) << text;
   }
 }

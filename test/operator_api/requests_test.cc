@@ -92,6 +92,9 @@ TEST(ParseChangeTest, EveryMistakeIsNamed) {
        "dry_run: is there twice"},
       {ChangeKind::Bust, R"({"attempt": "5", "reason": "r", "dry_run": "yes"})",
        "dry_run: must be true or false"},
+      {ChangeKind::Bust, R"({"attempt": "5", "reason": "r", "dry_run": null})",
+       "dry_run: must not be null"},
+      {ChangeKind::Bust, R"({"attempt": "05", "reason": "r"})", "attempt: must be an attempt"},
       {ChangeKind::Bust, R"({"attempt": "5", "reason": "r", "outcome": "not_run"})",
        "outcome: unknown member"},
       {ChangeKind::Resolve, R"({"attempt": "5", "reason": "r"})", "outcome: is required"},
@@ -125,6 +128,14 @@ TEST(ParseChangeTest, EveryMistakeIsNamed) {
        R"({"attempt": "5", "reason": "r", "outcome": "completed", "response":
           {"status": 200, "body": "a", "unavailable": true}})",
        "unavailable: goes with a status only"},
+      {ChangeKind::Resolve,
+       R"({"attempt": "5", "reason": "r", "outcome": "completed", "response":
+          {"status": 200, "headers": [], "unavailable": true}})",
+       "unavailable: goes with a status only"},
+      {ChangeKind::Resolve,
+       R"({"attempt": "5", "reason": "r", "outcome": "completed", "response":
+          {"status": 200, "body": null}})",
+       "response.body: must not be null"},
       {ChangeKind::Resolve,
        R"({"attempt": "5", "reason": "r", "outcome": "completed", "ttl_seconds": 0,
           "response": {"status": 200}})",
@@ -186,9 +197,23 @@ TEST(ParsePurgeTest, TheTenantMayBeAnyBytes) {
   EXPECT_EQ(read->limit, 7);
 }
 
+TEST(ParsePurgeTest, AWholeNumberMayBeWrittenWithDecimals) {
+  const auto limit = [](const std::string& number) {
+    return parsePurge(R"({"tenant": "a", "reason": "r", "limit": )" + number + "}");
+  };
+  for (const std::string number : {"200", "200.0", "2e2"}) {
+    ASSERT_TRUE(limit(number).ok()) << number;
+    EXPECT_EQ(limit(number)->limit, 200) << number;
+  }
+  for (const std::string number : {"200.5", "1e300", "18446744073709551615", "-0.5", "true"}) {
+    EXPECT_FALSE(limit(number).ok()) << number;
+  }
+}
+
 TEST(ParsePurgeTest, ATenantMustBeNamed) {
   EXPECT_EQ(errorOf(parsePurge(R"({"reason": "r"})").status()),
             "tenant: set either tenant or tenant_base64");
+  EXPECT_FALSE(parsePurge(R"({"tenant": "a", "tenant_base64": "YQ==", "reason": "r"})").ok());
   // The tenant of an API with a single tenant.
   EXPECT_TRUE(parsePurge(R"({"tenant": "", "reason": "r"})").ok());
   EXPECT_FALSE(parsePurge(R"({"tenant": "a", "reason": "r", "limit": 10001})").ok());
