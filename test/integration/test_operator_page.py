@@ -85,6 +85,15 @@ def check(page: Page) -> None:
     page.get_by_role("button", name="Check").click()
 
 
+def first_of(requests: list[Route], page: Page) -> Route:
+    """What the page sends sooner or later."""
+    for _ in range(1000):
+        if requests:
+            return requests[0]
+        page.wait_for_timeout(10)
+    raise AssertionError("the page did not send it")
+
+
 def headline(page: Page):
     return page.get_by_role("heading", level=1)
 
@@ -193,6 +202,19 @@ def test_what_was_checked_is_what_is_confirmed(site, visit):
     page.get_by_label("Reason").fill("another ticket")
     expect(page.locator("#confirm")).to_be_hidden()
     expect(page.get_by_role("button", name="Check")).to_be_visible()
+
+
+def test_nothing_is_edited_while_the_store_is_asked(site, visit):
+    page = open_record(visit, site, leave_unknown(site))
+    choose(page, "Resolve: not run")
+    waiting = []
+    page.route("**/resolve", lambda route: waiting.append(route))
+    check(page)
+    for control in (page.get_by_label("Reason"), page.get_by_role("button", name="Check")):
+        expect(control).to_be_disabled()
+    first_of(waiting, page).continue_()
+    expect(page.locator("#confirm")).to_be_focused()
+    expect(page.get_by_label("Reason")).to_be_enabled()
 
 
 # --- When others act meanwhile
@@ -482,11 +504,7 @@ class Steps:
             self.go_on(route)
 
     def held(self) -> Route:
-        for _ in range(1000):
-            if self._waiting:
-                return self._waiting[0]
-            self.page.wait_for_timeout(10)
-        raise AssertionError("the step did not come")
+        return first_of(self._waiting, self.page)
 
     def go_on(self, route: Route) -> None:
         route.continue_(post_data=json.dumps(self.bodies[-1]))
@@ -514,6 +532,7 @@ def test_a_purge_can_be_stopped(site, visit, stop):
     page.get_by_role("button", name="Purge 7 records").click()
     expect(page.locator("#progress")).to_have_text("2 records deleted so far.")
     expect(page.get_by_role("button", name="Stop")).to_be_focused()
+    expect(page.get_by_label("Reason")).to_be_disabled()
     if stop == "Stop":
         page.get_by_role("button", name="Stop").click()
     else:
@@ -537,6 +556,7 @@ def test_a_purge_that_fails_says_how_far_it_came(site, visit):
     expect(page.get_by_role("alert")).to_contain_text("The store did not answer.")
     expect(page.locator("#outcome")).to_contain_text("2 records deleted so far.")
     expect(page.get_by_role("button", name="Check")).to_be_focused()
+    expect(page.get_by_role("button", name="Cancel")).to_be_visible()
     check(page)
     page.get_by_role("button", name="Purge 3 records").click()
     expect(page.get_by_text("The tenant is purged.")).to_be_visible()

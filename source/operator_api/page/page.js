@@ -839,9 +839,10 @@ function staleNotice(seen, found, reload) {
       element("button", { type: "button", id: "reload", onclick: reload }, "Show the record as it is now")));
 }
 
-// What was checked is what is confirmed: an edit needs another check. One request at a time, however often a button is
-// pressed. `fields` stand before the reason. `bodyOf` reads the form, and may throw a Problem. `onCheck` resolves to
-// what to show and to the label of the confirmation, or does not allow one. `onConfirm` does it.
+// What was checked is what is confirmed: an edit needs another check, and none is possible meanwhile. One request at a
+// time, however often a button is pressed. `fields` stand before the reason. `bodyOf` reads the form, and may throw a
+// Problem. `onCheck` resolves to what to show and to the label of the confirmation, or does not allow one. `onConfirm`
+// does it.
 function openDialog({
   title, about, consequence, fields, hint, danger, bodyOf, onCheck, onConfirm, noticeOf, onClose,
 }) {
@@ -862,14 +863,15 @@ function openDialog({
     if (check.disabled) {
       return;
     }
-    check.disabled = confirm.disabled = true;
+    check.disabled = confirm.disabled = inputs.disabled = true;
     try {
       await work();
     } catch (problem) {
       editAgain();
+      replace(cancel, "Cancel");
       replace(outcome, noticeOf(problem));
     } finally {
-      check.disabled = confirm.disabled = false;
+      check.disabled = confirm.disabled = inputs.disabled = false;
       [confirm, check, cancel].find((button) => !button.hidden).focus();
     }
   };
@@ -890,20 +892,21 @@ function openDialog({
   confirm.addEventListener("click", () => busy(() => onConfirm({ ...checked, dry_run: false },
     { form, outcome, check, confirm, cancel })));
 
+  const inputs = element("fieldset", null,
+    fields,
+    element("div", { class: "field" },
+      element("label", { for: "reason" }, "Reason, for the audit"),
+      element("input", {
+        id: "reason", name: "reason", required: true, maxlength: "250", autocomplete: "off",
+        "aria-describedby": "reason-hint",
+      }),
+      element("p", { class: "quiet small", id: "reason-hint" }, hint)));
   const form = element("form", { onsubmit: onSubmit, oninput: editAgain },
     element("h2", { id: "dialog-title", tabindex: "-1" }, title),
     element("p", null, about),
     element("div", { class: "notice", id: "consequence" },
       element("strong", null, "What happens then"), element("p", null, consequence)),
-    element("fieldset", null,
-      fields,
-      element("div", { class: "field" },
-        element("label", { for: "reason" }, "Reason, for the audit"),
-        element("input", {
-          id: "reason", name: "reason", required: true, maxlength: "250", autocomplete: "off",
-          "aria-describedby": "reason-hint",
-        }),
-        element("p", { class: "quiet small", id: "reason-hint" }, hint))),
+    inputs,
     outcome,
     element("div", { class: "buttons" }, check, confirm, cancel));
   dialog.replaceChildren(form);
