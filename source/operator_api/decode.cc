@@ -99,12 +99,8 @@ Value readName(JsonObject& object, std::string_view name, Parse parse, Value oth
   return value.value_or(otherwise);
 }
 
-// Only a completed record has one.
-int32_t readStatus(JsonObject& object, protocol::RecordState state) {
+int32_t readStatus(JsonObject& object) {
   constexpr int64_t Most = 999;
-  if (state != protocol::RecordState::Completed) {
-    return 0;
-  }
   const int64_t status = object.number("status");
   if (status < 0 || status > Most) {
     object.fail("status", "must be a status");
@@ -134,7 +130,7 @@ store::ListedRecord readRecord(JsonObject& object) {
   record.reconcile_after = object.optionalSeconds("next_try_seconds");
   record.dead_letter = object.flag("dead_letter");
   record.completed_at = readOptionalTime(object, "completed_at");
-  record.status = readStatus(object, record.state);
+  record.status = record.state == protocol::RecordState::Completed ? readStatus(object) : 0;
   if (object.has("tombstone")) {
     record.tombstone = readName(object, "tombstone", parseTombstone, protocol::Tombstone::None);
   }
@@ -170,6 +166,11 @@ std::vector<store::AuditEntry> readEntries(JsonObject& object, std::string_view 
 }
 
 void readStoredResponse(JsonObject& object, store::ListedRecord& listed) {
+  const int32_t status = readStatus(object);
+  if (listed.record.state == protocol::RecordState::Completed && status != listed.record.status) {
+    object.fail("status", "is not that of the record");
+  }
+  listed.record.status = status;
   const bool is_shown = object.flag("shown");
   std::string bytes = is_shown ? message::serializeResponse(readResponse(object)) : "";
   // One that this version cannot read counts as the server's own unreadable ones.

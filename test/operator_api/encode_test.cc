@@ -1,6 +1,7 @@
 #include "source/operator_api/encode.h"
 
 #include <string>
+#include <string_view>
 
 #include <gtest/gtest.h>
 
@@ -197,6 +198,50 @@ TEST(EncodeTest, AProblemFollowsRfc9457) {
   EXPECT_EQ(encodeProblem(ApiProblem::InvalidRequest, "reason: is required"),
             R"({"type":"about:blank","title":"Invalid request","status":400,)"
             R"("code":"invalid_request","detail":"reason: is required"})");
+}
+
+TEST(DecodeTest, AResponseThatIsNotShownIsWithheld) {
+  store::ListedRecord damaged = completedRecord();
+  damaged.record.response = "damaged";
+  const auto hidden = decodeRecord(encodeRecord(completedRecord(), {}, ShowResponse::No));
+  const auto unreadable = decodeRecord(encodeRecord(damaged, {}, ShowResponse::Yes));
+  for (const auto& detail : {hidden, unreadable}) {
+    ASSERT_TRUE(detail.ok()) << detail.status();
+    EXPECT_FALSE(detail->record.record.response.has_value());
+    EXPECT_TRUE(detail->record.withheld_response.has_value());
+  }
+  EXPECT_EQ(hidden->record.withheld_response->body_bytes, 2U);
+  EXPECT_FALSE(unreadable->record.withheld_response->body_bytes.has_value());
+  const auto none = decodeRecord(encodeRecord(unknownRecord(), {}, ShowResponse::Yes));
+  ASSERT_TRUE(none.ok()) << none.status();
+  EXPECT_FALSE(none->record.withheld_response.has_value());
+}
+
+TEST(DecodeTest, ACompletedRecordHasOneStatus) {
+  const std::string json = encodeRecord(completedRecord(), {}, ShowResponse::Yes);
+  constexpr std::string_view Status = R"("status":201)";
+  const size_t first = json.find(Status);
+  const size_t second = json.find(Status, first + 1);
+  ASSERT_NE(second, std::string::npos);
+  for (const std::string& other : {std::string(R"("stat":201)"), std::string(R"("status":1000)"),
+                                   std::string(R"("status":202)")}) {
+    for (const size_t place : {first, second}) {
+      std::string changed = json;
+      changed.replace(place, Status.size(), other);
+      EXPECT_FALSE(decodeRecord(changed).ok()) << changed;
+    }
+  }
+}
+
+TEST(DecodeTest, AProblemMayLackAnything) {
+  const auto problem = decodeProblem(encodeProblem(ApiProblem::Stale, "claimed again"));
+  ASSERT_TRUE(problem.ok()) << problem.status();
+  EXPECT_EQ(problem->code, "stale");
+  EXPECT_EQ(problem->title, "The record has changed");
+  EXPECT_EQ(problem->detail, "claimed again");
+  EXPECT_TRUE(decodeProblem("{}").ok());
+  EXPECT_FALSE(decodeProblem("[]").ok());
+  EXPECT_FALSE(decodeProblem(R"({"title":1})").ok());
 }
 
 TEST(DecodeTest, WhatIsNoAnswerOfTheApiIsAnError) {
