@@ -9,6 +9,7 @@ from .config import OPERATORS, EnvoyConfig
 from .operators import ACTOR
 from .process import Workspace
 from .site import Site, code_of, new_key
+from .wait import wait_for
 
 PAY = "/pay/"
 _ALICE = ("--actor", "alice")
@@ -36,6 +37,8 @@ class ApiSite(Site):
             change(config)
 
         super().__init__(workspace, {"pay": {}}, store=_store(conninfo), change=add_listener)
+        # Envoy is live before a new file has its tables.
+        wait_for(lambda: ctl.run("summary", *own_store_of(self)).returncode == 0, "the store is ready")
 
     def url(self, scheme: str = "http") -> str:
         return f"{scheme}://127.0.0.1:{self.envoy.port_of(OPERATORS)}"
