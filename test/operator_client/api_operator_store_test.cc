@@ -122,7 +122,7 @@ private:
     head.content_type = header(request, "content-type");
     head.content_length = header(request, "content-length");
     head.actor = header(request, "x-operator");
-    auto decided = api_->onHead(head);
+    auto decided = api_->onHead(head).next;
     if (auto* answer = std::get_if<operator_api::ApiAnswer>(&decided)) {
       return *answer;
     }

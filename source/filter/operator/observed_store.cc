@@ -13,7 +13,7 @@ absl::StatusOr<store::RecordPage> ObservedStore::list(
   return store_->list(filter, after, limit);
 }
 
-absl::StatusOr<std::optional<store::Record>> ObservedStore::find(
+absl::StatusOr<std::optional<store::ListedRecord>> ObservedStore::find(
     const protocol::Identity& identity) {
   return store_->find(identity);
 }

@@ -17,7 +17,8 @@ public:
   absl::StatusOr<store::RecordPage> list(const store::RecordFilter& filter,
                                          const std::optional<protocol::Identity>& after,
                                          uint32_t limit) override;
-  absl::StatusOr<std::optional<store::Record>> find(const protocol::Identity& identity) override;
+  absl::StatusOr<std::optional<store::ListedRecord>> find(
+      const protocol::Identity& identity) override;
   absl::StatusOr<store::AuditPage> audit(const store::AuditFilter& filter,
                                          std::optional<int64_t> before, uint32_t limit) override;
   absl::StatusOr<store::ChangeResult> change(const store::OperatorChange& change) override;
