@@ -151,9 +151,20 @@ void SharedAsker::ask(runtime::Question question, Answered answered) {
 
 // If the config is destroyed before the task runs, the question is lost, and asked again.
 void SharedAsker::post(const Config& config, ConfigAsker::Pending pending) {
-  config.mailbox->post([asker = config.asker, pending = std::move(pending)]() mutable {
-    asker->ask(std::move(pending));
+  config.mailbox->post([this, asker = config.asker, pending = std::move(pending)]() mutable {
+    askThrough(*asker, std::move(pending));
   });
+}
+
+void SharedAsker::askThrough(ConfigAsker& asker, ConfigAsker::Pending pending) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (!configs_.empty() && configs_.back().asker.get() != &asker) {
+      return post(configs_.back(), std::move(pending));
+    }
+  }
+  // It is still the newest: configs are added on this thread.
+  asker.ask(std::move(pending));
 }
 
 }  // namespace idempotency::filter

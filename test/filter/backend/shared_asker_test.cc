@@ -177,6 +177,20 @@ TEST_F(SharedAskerTest, LaterQuestionsGoThroughTheNewestConfigThatThereIs) {
   EXPECT_EQ(old_config->side.all.size(), 1U);
 }
 
+// The reconciler asked while the new config was being created: nothing of the old one may be open.
+TEST_F(SharedAskerTest, QuestionThatTheOldConfigHasNotSentYetIsTheNewOnes) {
+  const auto old_config = newConfig();
+  ask();
+  const auto new_config = newConfig();
+  old_config->runScheduled();
+  EXPECT_TRUE(old_config->side.all.empty());
+  new_config->runScheduled();
+  ASSERT_EQ(new_config->side.all.size(), 1U);
+  new_config->sideHeaders(new_config->side.all.front().id, {{":status", "404"}}, true);
+  new_config->sideComplete(new_config->side.all.front().id);
+  EXPECT_EQ(theAnswer().status, 404);
+}
+
 // The config goes before its task has run: the reconciler's own time limit ends the question.
 TEST_F(SharedAskerTest, QuestionOfAConfigThatGoesIsLostWithoutHarm) {
   auto config = newConfig();
