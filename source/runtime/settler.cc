@@ -1,6 +1,7 @@
 #include "source/runtime/settler.h"
 
 #include <algorithm>
+#include <variant>
 #include <vector>
 
 namespace idempotency::runtime {
@@ -101,10 +102,7 @@ void Settler::write(const EntryPtr& entry, store::MonotonicTime now) {
 void Settler::onResult(const EntryPtr& entry, const store::WriteResult& result) {
   switch (result.outcome) {
     case store::WriteOutcome::Done:
-      if (entry->request.on_done != nullptr) {
-        entry->request.on_done();
-      }
-      end(entry, Settled::Done, result.reason);
+      onDone(entry, result.repeated);
       return;
     case store::WriteOutcome::Fenced:
       end(entry, Settled::Fenced, result.reason);
@@ -113,11 +111,28 @@ void Settler::onResult(const EntryPtr& entry, const store::WriteResult& result) 
       entry->request.until = std::chrono::steady_clock::now() + entry->patience;
       onFailure(entry, result.reason, LongestBackoffWhileLocked);
       return;
-    case store::WriteOutcome::Unavailable:
     case store::WriteOutcome::InDoubt:
+      entry->in_doubt = true;
+      onFailure(entry, result.reason, LongestBackoff);
+      return;
+    case store::WriteOutcome::Unavailable:
       onFailure(entry, result.reason, LongestBackoff);
       return;
   }
+}
+
+void Settler::onDone(const EntryPtr& entry, bool repeated) {
+  // For other endings it makes no difference who brought them.
+  const bool foreign =
+      repeated && std::holds_alternative<protocol::Completed>(entry->request.ending);
+  if (foreign && !entry->in_doubt) {
+    end(entry, Settled::Fenced, "the record has been settled by somebody else");
+    return;
+  }
+  if (entry->request.on_done != nullptr) {
+    entry->request.on_done(!foreign);
+  }
+  end(entry, Settled::Done, {});
 }
 
 void Settler::onFailure(const EntryPtr& entry, const std::string& reason,

@@ -21,7 +21,8 @@ namespace idempotency::runtime {
 enum class Settled : uint8_t {
   NotYet,  // It is time to report, but the write is still being tried.
   Never,   // Given up: the lease will expire.
-  Fenced,  // The record no longer belongs to this attempt; nothing was changed.
+  Fenced,  // The record no longer belongs to this attempt, or somebody else has brought its result;
+           // nothing was changed.
   Done,    // Durable.
 };
 
@@ -38,8 +39,9 @@ struct SettleRequest {
   // for the log. May be empty.
   std::function<void(Settled, const std::string& reason)> report;
   // Runs at most once, on the store's thread, when the write is done, even after the report. May be
-  // empty.
-  std::function<void()> on_done;
+  // empty. `certain`: the record has this ending's content. Otherwise an earlier try had no answer,
+  // and it may have that of somebody else.
+  std::function<void(bool certain)> on_done;
   // Runs exactly once when it has ended, after the other two. May be empty.
   std::function<void()> on_over;
 };
@@ -74,6 +76,7 @@ private:
     SettleRequest request;
     std::chrono::milliseconds backoff{0};
     store::Deadline::duration patience{};  // Until when it is tried.
+    bool in_doubt = false;                 // A try may have written it. One try at a time.
     // Guarded by mutex_:
     bool reported = false;
     std::optional<Agenda::iterator> report_item;
@@ -86,6 +89,7 @@ private:
   // With the lock held. Whether the report is still to be made; it is not due any more.
   bool takeReport(Entry& entry);
   void onResult(const EntryPtr& entry, const store::WriteResult& result);
+  void onDone(const EntryPtr& entry, bool repeated);
   // The store failed: retry later, or give up.
   void onFailure(const EntryPtr& entry, const std::string& reason,
                  std::chrono::milliseconds longest_backoff);

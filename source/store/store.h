@@ -102,6 +102,9 @@ enum class WriteOutcome : uint8_t {
 struct WriteResult {
   WriteOutcome outcome = WriteOutcome::Unavailable;
   std::string reason;
+  // Done before this call, which changed nothing. Its content may be that of somebody else who has
+  // settled the record: an operator, the reconciler, a webhook.
+  bool repeated = false;
 };
 
 // --- Look-up

@@ -10,7 +10,7 @@ import pytest
 from harness.config import FilterFile
 from harness.envoy import Envoy
 from harness.paths import ENVOY_VERSIONS
-from harness.site import Site, code_of, new_key
+from harness.site import Site, code_of, finish, new_key
 from harness.wait import wait_for
 from harness.wire import Http1Connection
 
@@ -227,6 +227,31 @@ def test_an_envoy_that_dies_while_it_asks_is_followed_by_another(make_site, kind
     site.wait_for_state(key, "completed", deadline=40)
     assert second.stat("idempotency.reconcile.resolved") == 1
     assert len(site.executions(key)) == 1
+
+
+@either_store
+def test_a_late_response_does_not_replace_the_one_that_was_found(make_site, kind, workspace):
+    """A process that was paused for longer than its lease: retries get the same response from every Envoy."""
+    site = make_site(kind)
+    key = new_key()
+    site.upstream.script({"status": 201, "body": "found"}, path=question(key), repeat=True)
+    second = Envoy(workspace, site.config)
+    with site.running("/pay/", key, body_size=10) as let_go:
+        site.envoy.process.pause()
+        try:
+            site.wait_for_state(key, "completed", deadline=40)
+        finally:
+            site.envoy.process.resume()
+        late = let_go()
+    assert (late.status, len(late.body)) == (200, 10)
+    assert late.header("idempotency-stored") == "false"
+    assert site.envoy.stat("idempotency.fenced") == 1
+    for port in (site.port, second.port):
+        with Http1Connection(port) as connection:
+            replay = finish(connection, site.begin(connection, "/pay/", key))
+        assert (replay.status, replay.body) == (201, b"found")
+    assert len(site.executions(key)) == 1
+    assert (site.envoy.stop(), second.stop()) == (0, 0)
 
 
 @pytest.mark.parametrize("version", ENVOY_VERSIONS)

@@ -46,7 +46,7 @@ protected:
     made.report = [this](runtime::Settled settled, const std::string&) {
       note(static_cast<int>(settled));
     };
-    made.on_done = [this] { note(Done); };
+    made.on_done = [this](bool certain) { note(certain ? Done : DoneBySomebody); };
     made.on_over = [this] { note(Over); };
     return made;
   }
@@ -82,6 +82,7 @@ protected:
 
   static constexpr int Done = 100;
   static constexpr int Over = 101;
+  static constexpr int DoneBySomebody = 102;
 
   std::unique_ptr<FakeStore> store_ = std::make_unique<FakeStore>();
   std::shared_ptr<runtime::Settler> settler_ =
@@ -174,7 +175,27 @@ TEST_F(SettlerTest, LostAnswerIsTriedAgain) {
   store_->loseNextAnswer();
   settle(request(ref, completion("ok")));
   waitUntilOver();
-  EXPECT_EQ(notes(), (Notes{Done, IsDone, Over}));
+  EXPECT_EQ(notes(), (Notes{DoneBySomebody, IsDone, Over}));
+}
+
+TEST_F(SettlerTest, ResultThatSomebodyElseHasBroughtFencesTheOwnOne) {
+  const store::ClaimRef ref = claim("a");
+  ASSERT_EQ(store_->database().settle(ref, completion("found")).outcome, store::WriteOutcome::Done);
+  settle(request(ref, completion("ok")));
+  waitUntilOver();
+  EXPECT_EQ(notes(), (Notes{Fenced, Over}));
+}
+
+TEST_F(SettlerTest, OtherEndingsMayBeBroughtBySomebodyElse) {
+  const store::ClaimRef failed = claim("a");
+  const store::ClaimRef unknown = claim("b");
+  store_->database().settle(failed, protocol::Failed{"resolved_not_run"});
+  store_->database().settle(unknown, protocol::Unknown{"lease_expired", std::nullopt});
+  settle(request(failed, protocol::Failed{"status_503"}));
+  waitUntilOver();
+  settle(request(unknown, protocol::Unknown{"cut", std::nullopt}));
+  waitUntilOver(2);
+  EXPECT_EQ(notes(), (Notes{Done, IsDone, Over, Done, IsDone, Over}));
 }
 
 TEST_F(SettlerTest, ReportComesInTimeAndTheWriteContinues) {

@@ -224,6 +224,24 @@ TEST_P(OperatorContractTest, OperatorAndLateCompletionAreNeverBothBelieved) {
   }
 }
 
+// The first one wins: the attempt learns that its result is not the one that retries get.
+TEST_P(OperatorContractTest, LateCompletionLearnsThatAnOperatorHasBroughtTheResult) {
+  const store::ClaimRef unknown = reach(Situation::Unknown, identity("paid"));
+  ASSERT_EQ(change(unknown, completion("the receipt")), store::ChangeOutcome::Done);
+  const auto write = [&](const store::ClaimRef& claim, const std::string& response) {
+    Answer<store::WriteResult> answer;
+    store().settle(claim, completion(response), soon(), answer.callback());
+    return answer.get();
+  };
+  const store::WriteResult late = write(unknown, "late");
+  EXPECT_EQ(late.outcome, store::WriteOutcome::Done);
+  EXPECT_TRUE(late.repeated);
+  EXPECT_EQ(mustFind(unknown.identity).response, "the receipt");
+  const store::ClaimRef own = mustClaim(identity("own"));
+  EXPECT_FALSE(write(own, "its own").repeated);
+  EXPECT_TRUE(write(own, "its own").repeated) << "the same write again";
+}
+
 // --- The audit
 
 TEST_P(OperatorContractTest, ChangeIsAuditedWithItsActorAndReason) {

@@ -145,7 +145,7 @@ store::WriteResult FakeDatabase::settle(const store::ClaimRef& claim,
     head = store::RecordHead{row->second.record.state, row->second.record.attempt};
   }
   if (const auto outcome = store::outcomeWithoutWrite(ending, claim.attempt, head)) {
-    return written(*outcome);
+    return {.outcome = *outcome, .reason = {}, .repeated = *outcome == store::WriteOutcome::Done};
   }
   std::visit([&](const auto& content) { write(row, content); }, ending);
   return written(store::WriteOutcome::Done);

@@ -287,9 +287,9 @@ void Backend::settle(const runtime::HeldClaim& claim, protocol::Ending ending,
   request.held = admission_.charge(bytesToSettle(ending, completed.get()));
   const auto identity = std::make_shared<const protocol::Identity>(claim.ref.identity);
   request.on_done = [this, identity, counter = counterFor(ending),
-                     completed = std::move(completed)] {
+                     completed = std::move(completed)](bool certain) {
     stats_.count(counter);
-    if (completed != nullptr) {
+    if (certain && completed != nullptr) {
       cache_.insert(*identity, completed, std::chrono::steady_clock::now());
     }
   };

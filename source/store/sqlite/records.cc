@@ -259,7 +259,7 @@ store::WriteResult Records::settle(const store::ClaimRef& claim, const protocol:
     head = store::RecordHead{found->state, found->attempt};
   }
   if (const auto outcome = store::outcomeWithoutWrite(ending, claim.attempt, head)) {
-    return written(*outcome);
+    return {.outcome = *outcome, .reason = {}, .repeated = *outcome == store::WriteOutcome::Done};
   }
   const bool done =
       std::visit([&](const auto& content) { return write(*found, claim, content); }, ending);

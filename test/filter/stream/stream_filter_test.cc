@@ -6,6 +6,8 @@
 #include "gtest/gtest.h"
 
 #include "source/http/http_date.h"
+#include "source/message/stored_response.h"
+#include "source/protocol/record.h"
 #include "test/filter/filter_rig.h"
 
 namespace idempotency::test {
@@ -494,6 +496,28 @@ TEST_F(StreamFilterTest, FencedAnswerReachesTheClientMarkedAndIsNotReplayed) {
   EXPECT_EQ(header(stream->maps[ResponseMap], "idempotency-stored"), "false");
   EXPECT_EQ(stateOf(), protocol::RecordState::FailedRetryable);
   EXPECT_EQ(config().counter("fenced"), 1u);
+}
+
+// An operator, the reconciler or a webhook was faster: all retries get the same response, from
+// whichever Envoy and whenever they come.
+TEST_F(StreamFilterTest, ResultThatSomebodyElseBroughtIsWhatRetriesGet) {
+  const auto stream = send();
+  const store::ClaimRef claim{identity(), record()->attempt};
+  database().settle(claim, protocol::Unknown{"lease_expired", std::nullopt});
+  protocol::Completed resolved;
+  resolved.status = 201;
+  resolved.response_schema = protocol::ResponseSchema;
+  resolved.response = message::serializeResponse({201, {}, "found", {}});
+  database().settle(claim, resolved);
+  respond(*stream, "200", "late");
+  EXPECT_EQ(stream->continued_response, 1);
+  EXPECT_EQ(header(stream->maps[ResponseMap], "idempotency-stored"), "false");
+  EXPECT_EQ(config().counter("fenced"), 1u);
+  EXPECT_EQ(config().counter("ended.completed"), 0u);
+  const auto retry = send();
+  ASSERT_TRUE(retry->reply.has_value());
+  EXPECT_EQ(retry->reply->code, 201u);
+  EXPECT_EQ(retry->reply->body, "found");
 }
 
 TEST_F(StreamFilterTest, ResultOfAClaimThatWasTakenForDeadIsStored) {

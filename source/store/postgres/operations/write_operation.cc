@@ -164,7 +164,8 @@ void WriteOperation::onDeadline(bool sent) {
 }
 
 void WriteOperation::finish(store::WriteOutcome outcome, std::string reason) {
-  callBack(done_, store::WriteResult{outcome, std::move(reason)});
+  const bool repeated = checking_ && outcome == store::WriteOutcome::Done;
+  callBack(done_, store::WriteResult{outcome, std::move(reason), repeated});
 }
 
 }  // namespace idempotency::postgres
