@@ -238,6 +238,10 @@ absl::StatusOr<protocol::Completed> resultOf(const protocol::ReconcileSettings& 
     completed.tombstone = protocol::Tombstone::TooLarge;
   } else {
     completed.response = serializeResponse(response);
+    // What the filter could not read must not be stored.
+    if (!parseResponse(completed.response).ok()) {
+      return unusable("response", "too large, or too many headers");
+    }
   }
   return completed;
 }

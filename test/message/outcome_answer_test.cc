@@ -116,6 +116,20 @@ TEST(OutcomeAnswerTest, AMissingPartMakesTheAnswerUseless) {
   EXPECT_FALSE(observe(withPointers(), answer(200, {}, "{}"), {}).usable);
 }
 
+// It would be stored, and every retry would get 503.
+TEST(OutcomeAnswerTest, ResponseThatCouldNotBeReadAgainIsUseless) {
+  std::string lines = R"("x")";
+  for (int i = 1; i < 1000; ++i) {
+    lines += R"(,"x")";
+  }
+  const auto json = [](const std::string& many) {
+    return R"({"r": {"status": 200, "headers": {"via": [)" + many + R"(]}, "body": "b"}})";
+  };
+  EXPECT_EQ(stored(withPointers(), answer(200, {}, json(lines))).headers.size(), 1000U);
+  EXPECT_EQ(refusal(withPointers(), answer(200, {}, json(lines + R"(,"x")"))),
+            "response: too large, or too many headers");
+}
+
 TEST(OutcomeAnswerTest, WhatMayNotBeStoredLeavesItsStatus) {
   ReconcileSettings secret;
   secret.store_response = false;
