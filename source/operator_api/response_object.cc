@@ -76,7 +76,9 @@ void writeResponseParts(const protocol::StoredResponse& response, JsonWriter& js
 
 protocol::StoredResponse readResponse(JsonObject& object) {
   protocol::StoredResponse response;
-  response.status = static_cast<int32_t>(object.number("status"));
+  // Any other number is refused, and must not become a status.
+  const int64_t status = object.number("status");
+  response.status = status >= 0 && status <= LastStatus ? static_cast<int32_t>(status) : 0;
   response.headers = readFields(object, "headers");
   response.body = readBody(object);
   response.trailers = readFields(object, "trailers");

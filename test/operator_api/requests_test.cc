@@ -108,6 +108,11 @@ TEST(ParseChangeTest, EveryMistakeIsNamed) {
       {ChangeKind::Resolve,
        R"({"attempt": "5", "reason": "r", "outcome": "completed", "response": {"status": 100}})",
        "response.status: must be a status from 200 to 599"},
+      // 200, if only 32 bits of it counted.
+      {ChangeKind::Resolve,
+       R"({"attempt": "5", "reason": "r", "outcome": "completed", "response":
+          {"status": 4294967496}})",
+       "response.status: must be a status from 200 to 599"},
       {ChangeKind::Resolve,
        R"({"attempt": "5", "reason": "r", "outcome": "completed", "response":
           {"status": 200, "headers": [{"name": "a", "value": "b\r\nc: d"}]}})",
