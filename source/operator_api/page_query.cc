@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "source/fingerprint/utf8.h"
 #include "source/operator_api/cursor.h"
 #include "source/operator_api/record_id.h"
 #include "source/operator_api/requests.h"
@@ -153,6 +154,12 @@ Parameter text(std::optional<std::string>& target) {
           "text"};
 }
 
+// Errors are text in the store, which takes no other bytes.
+bool setError(const std::string& value, std::optional<std::string>& error) {
+  error = value;
+  return fingerprint::isUtf8(value) && value.find('\0') == std::string::npos;
+}
+
 Parameter attemptParameter(std::optional<protocol::Attempt>& target) {
   return {[&target](const std::string& value) { return setAttempt(value, target); },
           "an attempt in decimal digits"};
@@ -208,7 +215,9 @@ absl::StatusOr<RecordQuery> parseRecordQuery(std::string_view query) {
       {"key", text(filter.key)},
       {"key_hash", text(filter.key_hash)},
       {"attempt", attemptParameter(filter.attempt)},
-      {"error", text(filter.error)},
+      {"error",
+       {[&](const std::string& value) { return setError(value, filter.error); },
+        "text in UTF-8"}},
       {"min_age_seconds",
        {[&](const std::string& value) { return setAge(value, filter.min_age); },
         "a whole number of seconds"}},

@@ -264,7 +264,7 @@ TEST(RecordQueryTest, NoParametersMeanTheFirstPageOfAllRecords) {
 TEST(RecordQueryTest, EveryMistakeIsRefused) {
   for (const char* query :
        {"stat=unknown", "state=", "state=lost", "tenant=a&tenant=b", "tenant=%", "tenant=%4",
-        "tenant=%zz", "attempt=x", "attempt=0", "limit=0", "limit=501",
+        "tenant=%zz", "attempt=x", "attempt=0", "limit=0", "limit=501", "error=%ff", "error=a%00",
         "limit=", "min_age_seconds=-1", "min_age_seconds=1.5", "dead_letter=1", "cursor=x"}) {
     EXPECT_FALSE(parseRecordQuery(query).ok()) << query;
   }
