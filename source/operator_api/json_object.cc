@@ -181,6 +181,7 @@ std::vector<std::string> JsonObject::names() const {
   return found;
 }
 
+// Ends with the first mistake, so that a body full of them costs no more than its size.
 void JsonObject::refuseOthers() {
   std::vector<std::string> seen;
   for (const auto& member : object_) {
@@ -189,10 +190,10 @@ void JsonObject::refuseOthers() {
       fail(name, "must not be null; leave it out");
     }
     if (std::find(asked_.begin(), asked_.end(), name) == asked_.end()) {
-      fail(name, "unknown member");
+      return fail(name, "unknown member");
     }
     if (std::find(seen.begin(), seen.end(), name) != seen.end()) {
-      fail(name, "is there twice");
+      return fail(name, "is there twice");
     }
     seen.push_back(name);
   }

@@ -156,6 +156,16 @@ TEST(ParseChangeTest, EveryMistakeIsNamed) {
   }
 }
 
+// On a worker: it must not take longer than the body's size demands.
+TEST(ParseChangeTest, BodyFullOfUnknownMembersIsRefusedByTheFirst) {
+  std::string body = R"({"attempt": "5", "reason": "r")";
+  for (int i = 0; i < 1'000'000; ++i) {
+    body += R"(,"m)" + std::to_string(i) + R"(":0)";
+  }
+  const auto change = parseChange(ChangeKind::Bust, body + "}");
+  EXPECT_EQ(errorOf(change.status()), "m0: unknown member");
+}
+
 TEST(ParseChangeTest, WhatAClientWritesIsWhatTheServerReads) {
   protocol::Completed completed;
   completed.status = 200;
