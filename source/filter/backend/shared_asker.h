@@ -78,8 +78,8 @@ private:
   };
 
   void post(const Config& config, ConfigAsker::Pending pending);
-  // From a task of the asker's config. Asks through the newest config, if a newer one has been added
-  // since the task was posted: it has already taken over what the older one had asked.
+  // From a task of the asker's config. Asks through the newest config, if a newer one has been
+  // added since the task was posted: it has already taken over what the older one had asked.
   void askThrough(ConfigAsker& asker, ConfigAsker::Pending pending);
 
   // attach() holds it while it ends side streams, so that no config is destroyed meanwhile.

@@ -49,16 +49,15 @@ protected:
   }
 
   void ask(std::string path = "/attempts/7", size_t max_answer_bytes = 100) {
-    SharedAsker::ofProcess().ask({.cluster = "upstream",
-                                  .method = "GET",
-                                  .path = std::move(path),
-                                  .authority = "ledger",
-                                  .headers = {{"x-reason", "reconcile"}},
-                                  .timeout = std::chrono::milliseconds(2000),
-                                  .max_answer_bytes = max_answer_bytes},
-                                 [this](message::OutcomeAnswer answer) {
-                                   answers_.push_back(std::move(answer));
-                                 });
+    SharedAsker::ofProcess().ask(
+        {.cluster = "upstream",
+         .method = "GET",
+         .path = std::move(path),
+         .authority = "ledger",
+         .headers = {{"x-reason", "reconcile"}},
+         .timeout = std::chrono::milliseconds(2000),
+         .max_answer_bytes = max_answer_bytes},
+        [this](message::OutcomeAnswer answer) { answers_.push_back(std::move(answer)); });
   }
 
   // The only answer so far.
