@@ -7,7 +7,8 @@ DECLARE
   wanted text;
   setting text;
 BEGIN
-  FOREACH wanted IN ARRAY ARRAY['idempotency_filter', 'idempotency_upstream', 'idempotency_operator'] LOOP
+  FOREACH wanted IN ARRAY ARRAY['idempotency_filter', 'idempotency_upstream', 'idempotency_worker',
+                               'idempotency_operator'] LOOP
     IF NOT EXISTS (SELECT FROM pg_roles WHERE rolname = wanted) THEN
       BEGIN
         EXECUTE format('CREATE ROLE %I NOLOGIN', wanted);
@@ -44,7 +45,7 @@ BEGIN
   FOR holder IN
     SELECT 'PUBLIC' UNION ALL
     SELECT quote_ident(rolname) FROM pg_roles
-    WHERE rolname IN ('idempotency_filter', 'idempotency_upstream', 'idempotency_operator')
+    WHERE rolname IN ('idempotency_filter', 'idempotency_upstream', 'idempotency_worker', 'idempotency_operator')
   LOOP
     EXECUTE format('REVOKE ALL ON SCHEMA idempotency FROM %s', holder);
     EXECUTE format('REVOKE ALL ON ALL TABLES IN SCHEMA idempotency FROM %s', holder);
@@ -82,8 +83,17 @@ BEGIN
     'idempotency_filter: SELECT ON idempotency.unsettled_total',
     'idempotency_filter: SELECT ON idempotency.unsettled_change',
     'idempotency_filter: EXECUTE ON FUNCTION idempotency.tidy_unsettled(bigint)',
+    'idempotency_filter: EXECUTE ON FUNCTION idempotency.tidy_outbox(bigint)',
     -- Upstreams reach records through functions only.
     'idempotency_upstream: USAGE ON SCHEMA idempotency',
+    'idempotency_upstream: EXECUTE ON FUNCTION idempotency.begin_work(bigint)',
+    'idempotency_upstream: EXECUTE ON FUNCTION idempotency.checkpoint(bigint, text)',
+    'idempotency_upstream: EXECUTE ON FUNCTION idempotency.complete(bigint, integer, jsonb, bytea, jsonb)',
+    'idempotency_upstream: EXECUTE ON FUNCTION idempotency.enqueue(bigint, text, jsonb, text)',
+    -- Workers carry out what services have ordered, and write down what became of it.
+    'idempotency_worker: USAGE ON SCHEMA idempotency',
+    'idempotency_worker: SELECT ON idempotency.outbox',
+    'idempotency_worker: UPDATE (due_at, done_at, dead_at, tries, reference, last_error) ON idempotency.outbox',
     -- Operators read everything and settle records.
     'idempotency_operator: USAGE ON SCHEMA idempotency',
     'idempotency_operator: SELECT ON idempotency.schema_version',
@@ -100,6 +110,7 @@ BEGIN
     'idempotency_operator: SELECT ON idempotency.unsettled_total',
     'idempotency_operator: SELECT ON idempotency.unsettled_change',
     'idempotency_operator: SELECT ON idempotency.records',
+    'idempotency_operator: SELECT ON idempotency.outbox',
     'idempotency_operator: EXECUTE ON FUNCTION idempotency.readable(bytea)',
     'idempotency_operator: EXECUTE ON FUNCTION idempotency.key_hash(bytea, bytea, bytea)',
     'idempotency_operator: EXECUTE ON FUNCTION idempotency.tidy_unsettled(bigint)',

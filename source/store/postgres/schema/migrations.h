@@ -23,6 +23,6 @@ struct Migration {
     std::span<const EmbeddedText> files);
 
 // The schema version that this program's statements are written for.
-inline constexpr int SchemaVersion = 6;
+inline constexpr int SchemaVersion = 7;
 
 }  // namespace idempotency::postgres
