@@ -9,7 +9,20 @@ import dataclasses
 import itertools
 from collections.abc import Callable, Iterable, Iterator
 
-from history import SECOND, Answer, Call, Execution, Fault, History, Identity, Kind, Settings, Story, read
+from history import (
+    LAST_PHASE,
+    SECOND,
+    Answer,
+    Call,
+    Execution,
+    Fault,
+    History,
+    Identity,
+    Kind,
+    Settings,
+    Story,
+    read,
+)
 
 # Clocks are read a moment before or after what they stand for.
 _SLACK = SECOND // 2
@@ -53,6 +66,11 @@ _LOSES = {f"{what}_upstream" for what in ("cut", "reset", "deaf", "mute", "black
 _CRASHES = {"crash_upstream_before", "crash_upstream_after"}
 _OF_STORE = {"database", "disk"}
 
+# States of a record (their numbers) in which its attempt may settle it, or has done so.
+_HELD_STATES = {1, 2, 4}
+# A request that nobody ran before has this recovery point, or none.
+_AT_THE_START = {None, "", "started"}
+
 
 @dataclasses.dataclass
 class Violation:
@@ -85,12 +103,14 @@ class _Judge:
     def __init__(self, history: History, story: Story) -> None:
         self._settings: Settings = history.settings
         self._all = history.executions
+        self._works = history.works
         self._faults = history.faults
         self._quiet = history.quiet
         self._story = story
         self._own = {execution.number: execution for execution in story.executions}
         self._begins = [execution.at for execution in story.executions]
-        self._ttl = int(self._settings.ttl[story.identity[1]] * SECOND) if story.executions else 0
+        runs = story.executions or story.effects
+        self._ttl = int(self._settings.ttl[story.identity[1]] * SECOND) if runs else 0
         self._violations: list[Violation] = []
         self._questions = sorted(story.calls + story.finals, key=lambda call: call.at)
         self._stored = self._stored_answers()
@@ -100,7 +120,7 @@ class _Judge:
     def judge(self) -> list[Violation]:
         rules: list[Callable[[], None]] = [
             self._check_answers,
-            self._check_executions,
+            *(self._rules_of_own() if self._story.is_own else [self._check_executions]),
             self._check_after_success,
             self._check_key_reuse,
             self._check_replays_end,
@@ -130,6 +150,9 @@ class _Judge:
 
     def _check_answer(self, call: Call) -> None:
         answer = call.answer
+        if self._story.is_own and (answer.number not in self._all or self._is_honest_failure(answer)):
+            self._check_uncommitted(call)
+            return
         owner, execution = self._all.get(answer.number, (None, None))
         if execution is None:
             self._report("no-execution", "an answer that no execution gave", call.event, answer.event)
@@ -208,6 +231,118 @@ class _Judge:
     def _busted(self, begin: int, end: int) -> bool:
         place = bisect.bisect_left(self._story.busts, begin)
         return place < len(self._story.busts) and self._story.busts[place] <= end
+
+    # --- the service's own transactions
+
+    def _rules_of_own(self) -> list[Callable[[], None]]:
+        return [
+            self._check_effects,
+            self._check_recovery_points,
+            self._check_orders,
+            self._check_never_unknown,
+            self._check_record_of_effect,
+        ]
+
+    def _is_honest_failure(self, answer: Answer) -> bool:
+        """The filter could not ask what was committed, and says so: its client knows no result."""
+        return _is_not_stored(answer) and not self._is_result(answer.status)
+
+    def _is_result(self, status: int) -> bool:
+        settings = self._settings
+        return status not in settings.retryable | settings.released | settings.doubtful
+
+    def _check_uncommitted(self, call: Call) -> None:
+        answer, work = call.answer, self._works.get(call.answer.number)
+        if work is None or answer.kind is Kind.REPLAY or self._is_result(answer.status):
+            shown = [work] if work else []
+            text = f"the {answer.kind.value} answer tells a result, and nothing is committed"
+            self._report("no-effect", text, *shown, *self._story.effects, call.event, answer.event)
+        elif (owner := _identity_of(work)) != self._story.identity:
+            text = f"the answer belongs to tenant {owner[0]}, operation {owner[1]}, key {owner[2]}"
+            self._report("foreign-answer", text, call.event, answer.event, work)
+
+    def _check_effects(self) -> None:
+        first: dict[str, dict] = {}
+        for effect in sorted(self._story.effects, key=lambda effect: effect["at"]):
+            before = first.setdefault(effect["phase"], effect)
+            if before is not effect and not self._is_later_life(before, effect):
+                text = f"the effect of the phase {effect['phase']} is committed twice"
+                self._report("one-effect", text, *self._about(before, effect))
+            if str(effect["holder"]) != str(effect["attempt"]) or effect["state"] not in _HELD_STATES:
+                text = f"an attempt that did not hold the record has committed ({effect['holder']} held it)"
+                self._report("fenced-effect", text, *self._about(effect))
+            self._check_whose(effect)
+
+    def _is_later_life(self, before: dict, after: dict) -> bool:
+        return after["at"] >= before["at"] + self._ttl or self._busted(before["at"], after["at"])
+
+    def _check_whose(self, effect: dict) -> None:
+        work = self._works.get(effect["number"])
+        if not work or _identity_of(work) != self._story.identity or work["attempt"] != str(effect["attempt"]):
+            self._report("foreign-effect", "an effect of no request with this key", effect)
+
+    def _about(self, *effects: dict) -> list[dict]:
+        """With the requests whose effects they are."""
+        works = [self._works[effect["number"]] for effect in effects if effect["number"] in self._works]
+        return [*works, *effects, *(row for row in self._story.rows)]
+
+    def _check_recovery_points(self) -> None:
+        """An attempt begins where the record says, and the request tells it the same."""
+        seen: set[str] = set()
+        for begun in sorted(self._story.begun, key=lambda begun: begun["at"]):
+            work = self._works[begun["number"]]
+            if tuple(begun["identity"]) != self._story.identity:
+                text = f"begin_work() told another identity: {begun['identity']}"
+                self._report("foreign-effect", text, work, begun)
+            if work["attempt"] in seen:
+                continue
+            seen.add(work["attempt"])
+            both = {work["point"], begun["point"]}
+            if len(both) > 1 and not both <= _AT_THE_START:
+                text = f"the request has the recovery point {work['point']}, the record {begun['point']}"
+                self._report("recovery-point", text, work, begun)
+
+    def _check_orders(self) -> None:
+        """An effect and what it has ordered are committed together, once."""
+        ordering = [effect for effect in self._story.effects if effect["ordered"]]
+        first: dict[str, dict] = {}
+        for order in self._story.orders:
+            before = first.setdefault(order["name"], order)
+            if before is not order and not self._is_later_life_of(before, order):
+                self._report("outbox", "one effect was ordered twice", *self._about(*ordering), before, order)
+            if not any(effect["life"] == order["life"] for effect in ordering):
+                text = "an effect was ordered by a transaction that is not committed"
+                self._report("outbox", text, *self._about(*self._story.effects), order)
+        for effect in ordering:
+            if not any(order["life"] == effect["life"] for order in self._story.orders):
+                self._report("outbox", "what an effect has ordered is not there", *self._about(effect))
+
+    def _is_later_life_of(self, before: dict, after: dict) -> bool:
+        ends = [effect for effect in self._story.effects if effect["life"] == before["life"]]
+        starts = [effect for effect in self._story.effects if effect["life"] == after["life"]]
+        if before["life"] == after["life"] or not ends or not starts:
+            return False
+        return self._is_later_life(ends[0], starts[0])
+
+    def _check_never_unknown(self) -> None:
+        told = [call for call in self._questions if call.answer.code == _UNKNOWN]
+        rows = [row for row in self._story.rows if row["state"] == "unknown"]
+        if told or rows:
+            shown = [told[0].event, told[0].answer.event] if told else []
+            text = "the outcome is unknown, although a transaction tells it"
+            self._report("own-unknown", text, *self._last_events(), *shown, *rows)
+
+    def _check_record_of_effect(self) -> None:
+        """In the end, record and effect are one."""
+        done = [effect for effect in self._story.effects if effect["phase"] == LAST_PHASE]
+        completed = [row for row in self._story.rows if row["state"] == "completed"]
+        for effect in done:
+            if str(effect["attempt"]) not in {str(row["attempt"]) for row in completed}:
+                text = "an effect is committed, and its attempt has not completed the record"
+                self._report("record-differs", text, *self._about(effect))
+        if completed and not done:
+            text = "the record is completed, and nothing is committed"
+            self._report("record-differs", text, *self._last_events(), *completed)
 
     # --- after a success
 
@@ -578,9 +713,13 @@ class _Judge:
         return [call.answer.event for call in self._questions if call.answer.number == number][:2]
 
     def _last_events(self) -> list[dict]:
-        hidden = ("row", "expect", "final", "audit", "unsettled")
+        hidden = ("row", "expect", "final", "audit", "unsettled", "order")
         shown = [event for event in self._story.events if event["type"] not in hidden]
         return sorted(shown, key=lambda event: event["at"])[-8:]
+
+
+def _identity_of(event: dict) -> Identity:
+    return event["tenant"], event["operation"], event["key"]
 
 
 def _is_not_stored(answer: Answer) -> bool:
@@ -615,6 +754,7 @@ _SHOWN = {"payload": 8, "body": 60}
 _FACTS = (
     *("id", "client", "envoy", "number", "attempt", "path", "payload", "status", "declares", "state"),
     *("actor", "action", "outcome", "said", "detail", "why", "what", "value", "body"),
+    *("phase", "point", "holder", "life", "name"),
 )
 
 

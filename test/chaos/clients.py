@@ -54,7 +54,7 @@ def is_final(answer: Answer, operation: str) -> bool:
     """Whether asking again would give the same for the rest of the record's life."""
     code = code_of(answer)
     if code == "idempotency_outcome_unknown":
-        return operation not in plan.RECONCILED
+        return operation not in plan.RECONCILED and not plan.ROUTES[operation].own
     if code is not None:
         return code in ("idempotency_response_unavailable", "idempotency_key_reused")
     if answer.header("idempotent-replayed") == "true":

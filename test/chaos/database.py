@@ -19,6 +19,31 @@ from harness.toxiproxy import Proxy
 from harness.wait import wait_for
 
 NAME = "chaos"
+# The service's own role, and its table: a row for each effect. At the commit, the server adds to a row when the
+# life of its record began, which attempt held it then, and in which state. It does not ask the functions whose
+# work is judged by that.
+SERVICE = "chaos_service"
+_SERVICE_SCHEMA = f"""
+CREATE SCHEMA chaos;
+CREATE TABLE chaos.effect (
+  id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, at bigint, tenant text, operation text, key text, number bigint,
+  attempt bigint, phase text, status integer, ordered boolean, facts jsonb,
+  life text, holder bigint, state integer
+);
+CREATE FUNCTION chaos.add_holder() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER AS $$
+BEGIN
+  UPDATE chaos.effect e SET life = r.created_at::text, holder = r.attempt, state = r.state
+  FROM idempotency.record r
+  WHERE e.id = NEW.id AND r.tenant = convert_to(NEW.tenant, 'UTF8') AND r.operation = convert_to(NEW.operation, 'UTF8')
+    AND r.key = convert_to(NEW.key, 'UTF8');
+  RETURN NULL;
+END $$;
+CREATE CONSTRAINT TRIGGER add_holder AFTER INSERT ON chaos.effect DEFERRABLE INITIALLY DEFERRED
+  FOR EACH ROW EXECUTE FUNCTION chaos.add_holder();
+CREATE ROLE {SERVICE} LOGIN IN ROLE idempotency_upstream;
+GRANT USAGE ON SCHEMA chaos TO {SERVICE};
+GRANT INSERT ON chaos.effect TO {SERVICE};
+"""
 _DISK_MEGABYTES = 96
 
 
@@ -35,6 +60,7 @@ class Database:
             where = " TABLESPACE small"
         first.query(f"CREATE DATABASE {NAME}{where}")
         migrate(first.conninfo(NAME))
+        first.query(_SERVICE_SCHEMA, database=NAME)
         # Seats have ways that lead to them; a server takes a seat.
         self._seats = [first]
         self._ways: list[list[Proxy]] = [[]]
@@ -58,10 +84,10 @@ class Database:
         """It will follow whoever takes the seat."""
         self._ways[seat].append(way)
 
-    def conninfo(self, ports: list[int]) -> str:
+    def conninfo(self, ports: list[int], **more: str) -> str:
         """By way of these ports, one for each seat."""
         hosts = ",".join(["127.0.0.1"] * len(ports))
-        more = {"host": hosts, "sslmode": "disable", "gssencmode": "disable", "connect_timeout": "2"}
+        more = {"host": hosts, "sslmode": "disable", "gssencmode": "disable", "connect_timeout": "2", **more}
         conninfo = self.primary.conninfo(NAME, **more)
         return conninfo.replace(f"port={self.primary.port}", f"port={','.join(map(str, ports))}")
 

@@ -192,7 +192,9 @@ class Faults:
             "upstream": [gateway.to_upstream],
             "outcome": [gateway.to_outcome],
             "database": gateway.to_database,
+            "own": self._world.service_ways,
         }[where]
+        target = "upstream.database" if where == "own" else f"{gateway.name}.{where}"
         disturb, longest = _DISTURBANCES[what]
 
         def begin() -> None:
@@ -203,7 +205,7 @@ class Faults:
             for way in ways:
                 way.restore()
 
-        await self._during(name, f"{gateway.name}.{where}", begin, end, longest)
+        await self._during(name, target, begin, end, longest)
 
 
 _DISTURBANCES = {
@@ -216,6 +218,9 @@ _DISTURBANCES = {
     "black_hole": (lambda way, _: way.black_hole(), _LONG),
     "cut_after": (lambda way, chance: way.cut_after(chance.randint(1, 400)), _SHORT),
 }
+
+# Of Envoy to its store, and of the service to the database of its own transactions.
+_POSTGRES_WAYS = ("database", "own")
 
 KINDS = {
     "kill_envoy": Kind(Faults.envoy, 3),
@@ -233,9 +238,9 @@ KINDS = {
     "crash_upstream_after": Kind(Faults.crash_upstream, 1),
     "slow_upstream": Kind(Faults.slow_upstream, 1),
     **{
-        f"{what}_{where}": Kind(Faults.way, 0.5, ("postgres",) if where == "database" else Kind.stores)
+        f"{what}_{where}": Kind(Faults.way, 0.5, ("postgres",) if where in _POSTGRES_WAYS else Kind.stores)
         for what in _DISTURBANCES
-        for where in ("front", "upstream", "outcome", "database")
+        for where in ("front", "upstream", "outcome", "database", "own")
     },
 }
 

@@ -161,7 +161,7 @@ class Gateway:
         for name in ("sidecar", "telling_sidecar", "closed"):
             config.cluster(name, self._ports[name])
         config.cluster("outcome", self.outcome_watch.port)
-        for route in plan.ROUTES.values():
+        for route in plan.routes("postgres" if self._database else "sqlite"):
             action = {"cluster": route.cluster, "timeout": f"{route.timeout}s", **route.action}
             config.route(f"/{route.operation}", route.config(), **action)
         for path, cluster in plan.HOPS.items():

@@ -4,12 +4,13 @@ A history is a file of JSON lines. Times (`at`) are time.monotonic_ns() of one m
 settings are seconds. Every event has `at` and `type`. An identity is tenant, operation (the route), key.
 
     settings   lease, sweep, cache_age, ttl {operation: seconds}, retryable, released, doubtful (lists of
-               statuses), resends, detached, reconciled, audited (operations), settled_within, store; one.
+               statuses), resends, detached, reconciled, audited, own (operations), settled_within, store; one.
                After a retryable or released status of the service itself the next request may run; a
                doubtful one leaves open whether anything ran. On the way of an operation that `resends` a
                proxy sends one request more than once by itself. A `detached` one runs on when its client
                leaves. The outcome of a `reconciled` one is known settled_within seconds after the last fault.
-               Of the `audited` ones the audit is read
+               Of the `audited` ones the audit is read. The service settles `own` ones in its own transactions:
+               what it has committed is in the events `effect`, and `execution` is not used
     call       id (one per attempt), client, envoy, identity, payload (digest of the request's body), policy:
                what the route does when a lease has run out: "mark" (the outcome is unknown) or "retry"
     return     id, status, headers ([name, value]…, lower case), body (text; hexadecimal digits if it is none)
@@ -20,6 +21,16 @@ settings are seconds. Every event has `at` and `type`. An identity is tenant, op
                and `declares`: what the service itself says of the outcome. The answer has the number as
                x-execution: one without it is not the service's, but of a proxy in its place
     executed   number: the upstream's work is done. Missing: nobody knows
+    work       of an own operation: number, identity, payload, attempt, call, as an execution has them; point: the
+               recovery point in the request
+    begun      number, identity (a list), point: what begin_work() said to it
+    rolled_back   number, why: it has committed no more, as far as it knows
+    effect     of an own operation: a row that a work has committed (`at`: when it wrote it). number, identity,
+               attempt, phase; in the phase "done": status, and facts with the headers and the body of the response
+               in the same transaction; ordered: whether an effect was ordered in the outbox. At the commit: life
+               (when that of the record began), holder (the attempt that held the record), state (of the record,
+               its number)
+    order      of an own operation: a row of the outbox: identity, attempt, name, life
     asked      identity, attempt, by ("reconciler" asks about unknown outcomes only, "operator" at any time),
                said: the service was asked what became of an attempt
     turned_away   identity, attempt: the service did not run one of which it had said that it never will
@@ -48,6 +59,8 @@ from collections.abc import Iterable
 from pathlib import Path
 
 Identity = tuple[str, str, str]
+# Of an own operation: the phase that completes the record.
+LAST_PHASE = "done"
 
 SECOND = 1_000_000_000
 
@@ -108,6 +121,11 @@ class Story:
 
     identity: Identity
     policy: str = "mark"
+    is_own: bool = False  # `executions` are the committed effects that complete the record.
+    works: list[dict] = dataclasses.field(default_factory=list)
+    begun: list[dict] = dataclasses.field(default_factory=list)
+    effects: list[dict] = dataclasses.field(default_factory=list)
+    orders: list[dict] = dataclasses.field(default_factory=list)
     calls: list[Call] = dataclasses.field(default_factory=list)
     executions: list[Execution] = dataclasses.field(default_factory=list)
     finals: list[Call] = dataclasses.field(default_factory=list)
@@ -135,6 +153,7 @@ class Settings:
     reconciled: frozenset[str] = frozenset()
     settled_within: float = 0.0
     audited: frozenset[str] = frozenset()
+    own: frozenset[str] = frozenset()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -153,6 +172,7 @@ class History:
     bounds: list[dict]
     faults: list[Fault]
     quiet: int | None = None
+    works: dict[int, dict] = dataclasses.field(default_factory=dict)  # By number.
 
 
 def load(path: Path) -> list[dict]:
@@ -172,11 +192,13 @@ class _Reader:
         self._stories: dict[Identity, Story] = {}
         self._executions: dict[int, tuple[Identity, Execution]] = {}
         self._calls: dict[str, dict] = {}
+        self._works: dict[int, dict] = {}
 
     def read(self) -> History:
         settings = self._settings()
         self._read_calls()
         self._read_executions()
+        self._read_own()
         self._read_finals()
         for event in self._events("bust"):
             self._story(event).busts.append(event["at"])
@@ -195,6 +217,7 @@ class _Reader:
         for event in self._events("turned_away"):
             self._story(event)
         for story in self._stories.values():
+            story.is_own = story.identity[1] in settings.own
             for events in (story.calls, story.executions, story.finals):
                 events.sort(key=lambda event: event.at)
             story.busts.sort()
@@ -202,7 +225,7 @@ class _Reader:
                 events.sort(key=lambda event: event["at"])
         faults = [*self._faults(), *self._outages()]
         bounds = self._events("bound")
-        return History(settings, self._stories, self._executions, bounds, faults, self._quiet())
+        return History(settings, self._stories, self._executions, bounds, faults, self._quiet(), self._works)
 
     def _events(self, kind: str) -> list[dict]:
         return self._by_type.get(kind, [])
@@ -233,6 +256,7 @@ class _Reader:
             reconciled=frozenset(values.get("reconciled", ())),
             settled_within=values.get("settled_within", 0.0),
             audited=frozenset(values.get("audited", ())),
+            own=frozenset(values.get("own", ())),
         )
 
     def _quiet(self) -> int | None:
@@ -312,6 +336,39 @@ class _Reader:
                 raise Malformed(f"execution {execution.number} begins twice")
             self._executions[execution.number] = (story.identity, execution)
             story.executions.append(execution)
+
+    def _read_own(self) -> None:
+        for event in self._events("work"):
+            if self._works.setdefault(event["number"], event) is not event:
+                raise Malformed(f"work {event['number']} begins twice")
+            self._story(event).works.append(event)
+        for event in self._events("begun"):
+            # Of the story in whose name it was called, whatever it was told.
+            work = self._works[event["number"]]
+            self._stories[work["tenant"], work["operation"], work["key"]].begun.append(event)
+        for event in self._events("effect"):
+            story = self._story(event)
+            story.effects.append(event)
+            if event["phase"] == LAST_PHASE:
+                self._add_execution(story, event)
+        for event in self._events("order"):
+            self._story(event).orders.append(event)
+
+    def _add_execution(self, story: Story, effect: dict) -> None:
+        facts = effect["facts"]
+        event = {**effect, "headers": facts["headers"], "body": facts["body"]}
+        execution = Execution(
+            at=effect["at"],
+            number=effect["number"],
+            payload=facts["payload"],
+            status=effect["status"],
+            attempt=str(effect["attempt"]),
+            event=event,
+            claimed_after=self._claimed_after({**facts, "at": effect["at"]}, story),
+            executed_at=effect["at"],
+        )
+        self._executions.setdefault(execution.number, (story.identity, execution))
+        story.executions.append(execution)
 
     def _claimed_after(self, event: dict, story: Story) -> int:
         call = self._calls.get(event.get("call", ""))

@@ -139,7 +139,7 @@ class Run:
 
     def _operations(self) -> list[str]:
         """SQLite goes by the clock that is set: leases and lives that end early are as documented."""
-        wanted = [name for name, route in plan.ROUTES.items() if not route.aimed]
+        wanted = [route.operation for route in plan.routes(self._options.store) if not route.aimed]
         if self._options.store == "sqlite" and "clock_jump" in self._kinds:
             return [name for name in wanted if name not in ("retry", "brief", "fleeting")]
         return wanted

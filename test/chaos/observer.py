@@ -8,6 +8,7 @@ it, cut the connection, or kill somebody.
     claim acknowledged     its commit comes back
     upstream sent, upstream answered
     completion sent, completion acknowledged
+    commit sent, commit acknowledged     of the service's own transaction that completes the record
 """
 
 import asyncio
@@ -25,8 +26,12 @@ class Boundary(enum.Enum):
     UPSTREAM_ANSWERED = "upstream_answered"
     COMPLETION_SENT = "completion_sent"
     COMPLETION_ACKNOWLEDGED = "completion_acknowledged"
+    COMMIT_SENT = "commit_sent"
+    COMMIT_ACKNOWLEDGED = "commit_acknowledged"
 
 
+# How the service commits what completes a record (own_work.py); the key follows.
+_COMMIT = b"COMMIT /*"
 # PostgreSQL: which prepared statement means what. Releases, failures and unknown outcomes are endings, too.
 _STATEMENTS = {
     b"idempotency_claim": Boundary.CLAIM_SENT,
@@ -40,6 +45,7 @@ _STATEMENTS = {
 _ACKNOWLEDGED = {
     Boundary.CLAIM_SENT: Boundary.CLAIM_ACKNOWLEDGED,
     Boundary.COMPLETION_SENT: Boundary.COMPLETION_ACKNOWLEDGED,
+    Boundary.COMMIT_SENT: Boundary.COMMIT_ACKNOWLEDGED,
 }
 
 
@@ -64,8 +70,10 @@ class Trap:
 class Observer:
     """Listens on a port of its own and passes everything on to the one that `target` tells."""
 
-    def __init__(self, target: Callable[[], int], *, postgres: bool) -> None:
+    def __init__(self, target: Callable[[], int], *, postgres: bool, port: int = 0) -> None:
+        """`port`: where it will listen; 0: any free one."""
         self._target = target
+        self.port = port
         self.traps: list[Trap] = []
         self.links: set[Link] = set()
         self._postgres = postgres
@@ -76,7 +84,7 @@ class Observer:
         Nothing if it listens already."""
         if self._server and self._server.is_serving():
             return self.port
-        port = getattr(self, "port", 0) or free_port()
+        port = self.port or free_port()
         self._server = await asyncio.start_server(self._accept, "127.0.0.1", port, backlog=256)
         self.port = self._server.sockets[0].getsockname()[1]
         return self.port
@@ -199,6 +207,8 @@ class _PostgresLink(Link):
             elif message[:1] in b"SQ":
                 if self.withhold_sync:
                     await self._flush_without_sync(passed)
+                if message[1 + 4 :].startswith(_COMMIT) and self._observer.traps:
+                    await self._met(Boundary.COMMIT_SENT, message, passed)
                 self._syncs += 1
             elif message[:1] == b"B" and self._observer.traps:
                 await self._bound(message, passed)
@@ -234,8 +244,10 @@ class _PostgresLink(Link):
         _, _, rest = message[5:].partition(b"\0")
         statement, _, values = rest.partition(b"\0")
         boundary = _STATEMENTS.get(_stem(statement))
-        if boundary is None:
-            return
+        if boundary is not None:
+            await self._met(boundary, values, passed)
+
+    async def _met(self, boundary: Boundary, values: bytes, passed: list[bytes]) -> None:
         if boundary in _ACKNOWLEDGED and (trap := self._trap(_ACKNOWLEDGED[boundary], values)):
             self._waiting.append((self._syncs + 1, trap))
         if trap := self._trap(boundary, values):

@@ -18,6 +18,14 @@ SLACK = 15.0
 RETRYABLE = (425, 429, 500, 503)
 RELEASED = (401, 403, 407)
 DOUBTFUL = (408, *(status for status in range(501, 600) if status != 503))
+# How the service chooses: most requests succeed at once, and every row of the outcome table comes up.
+STATUSES = [200, 201, 402, 404, 503, 429, 403, 500, 502, 504]
+STATUS_WEIGHTS = [60, 24, 3, 2, 3, 2, 3, 1, 1, 1]
+# (least, most) seconds.
+WORK = [(0.001, 0.02), (0.05, 0.2), (0.5, 1.5)]
+WORK_WEIGHTS = [85, 13, 2]
+SIZES = [(0, 300), (2_000, 8_000), (20_000, 60_000)]
+SIZE_WEIGHTS = [85, 12, 3]
 TENANT = "x-tenant"
 HOST, OTHER_HOST = "chaos", "other.chaos"
 # How many requests one Envoy may hold.
@@ -39,7 +47,7 @@ SETTLED_WITHIN = LEASE + SWEEP + _LEAD + _STORE_PAUSE + _HOLD + (1 + ABSENCES) *
 @dataclasses.dataclass(frozen=True)
 class Route:
     operation: str
-    policy: str  # What becomes of an unknown outcome: "mark" or "retry".
+    policy: str  # What becomes of an unknown outcome: "mark", "retry", or "own".
     ttl: int = DAY
     timeout: float = 4 * LEASE
     more: dict = dataclasses.field(default_factory=dict)  # Of the policy.
@@ -50,6 +58,9 @@ class Route:
     # The reconciler asks about it; so often the service says first that it does not know the attempt.
     absences: int | None = None
     aimed: bool = False  # For aimed scenarios alone.
+    # The service settles it in its own transactions (own_work.py); only with PostgreSQL. An outcome that is
+    # not known lets the next request run.
+    own: bool = False
 
     def config(self) -> dict:
         return {
@@ -60,6 +71,7 @@ class Route:
             "completion_timeout": f"{COMPLETION}s",
             # Longer than the route's: that one ends the run.
             **({"detached": {"timeout": f"{4 * self.timeout}s"}} if self.detached else {}),
+            **({"own_transaction": True, "on_lease_expired": "RETRY"} if self.own else {}),
             **self.more,
         }
 
@@ -109,13 +121,24 @@ ROUTES = {
         Route("doubted", "mark", timeout=0.8, absences=ABSENCES),
         # Operators alone settle it.
         Route("manual", "mark", timeout=2.0, aimed=True),
+        # The service's own transactions; one is too slow for its route, one is sent twice by Envoy.
+        Route("own", "own", own=True),
+        Route("own_hasty", "own", own=True, timeout=0.4),
+        Route("own_again", "own", own=True, action={"retry_policy": _RETRY}, resends=True),
+        Route("own_detached", "own", own=True, detached=True),
     )
 }
 RECONCILED = [route.operation for route in ROUTES.values() if route.absences is not None]
+OWN = [route.operation for route in ROUTES.values() if route.own]
 # What operators and the reconciler change: the service keeps the attempts, and the audit is read in the end.
 AUDITED = [*RECONCILED, "manual"]
 # Where a redirected request may be sent: the service, or nobody.
 HOPS = {"/hop/next": "upstream", "/hop/refused": "closed", "/detached_hop/next": "upstream"}
+
+
+def routes(store: str) -> list[Route]:
+    """Those that this store has."""
+    return [route for route in ROUTES.values() if store == "postgres" or not route.own]
 
 
 def filter_fields() -> dict:
@@ -140,7 +163,9 @@ def settings() -> dict:
         "released": list(RELEASED),
         "doubtful": list(DOUBTFUL),
         "resends": [route.operation for route in ROUTES.values() if route.resends],
-        "detached": [route.operation for route in ROUTES.values() if route.detached],
+        "own": OWN,
+        # Nothing is ever unknown of the service's own transactions, so no unknown outcome needs a reason.
+        "detached": [route.operation for route in ROUTES.values() if route.detached and not route.own],
         "reconciled": RECONCILED,
         "settled_within": SETTLED_WITHIN,
         "audited": AUDITED,

@@ -1,6 +1,6 @@
 """The upstream: a service that does something which must not be done twice, and writes down that it did.
 
-    python service.py PORT LOG SEED
+    python service.py PORT LOG SEED [CONNINFO]
 
 The log is append-only and survives crashes of this process. What a request gets is chosen by its tenant, key
 and attempt, so a retry that runs again may end otherwise. A request may ask for a behaviour of its own by the
@@ -20,6 +20,8 @@ What a request may ask for:
     location  where a redirect leads to
     plays     a list of such objects: for the first time that it gets this attempt, for the second time, …
 
+What it does on the routes of its own transactions, in the database that CONNINFO names, is in own_work.py.
+
 A proxy may send one attempt more than once, and a redirect brings it back by another path: each time is an
 execution.
 """
@@ -37,29 +39,23 @@ from pathlib import Path
 
 import plan
 from attempts import Attempts, Said
+from own_work import NoAnswer, OwnWork
 
-# Chosen so that most requests succeed at once and every row of the outcome table comes up.
-_STATUSES = [200, 201, 402, 404, 503, 429, 403, 500, 502, 504]
-_STATUS_WEIGHTS = [60, 24, 3, 2, 3, 2, 3, 1, 1, 1]
 # Requests for these paths are sent on to <path>/next, with this chance.
 _HOPS, _REDIRECTS = ("/hop", "/detached_hop"), 0.5
-# (least, most) seconds.
-_WORK = [(0.001, 0.02), (0.05, 0.2), (0.5, 1.5)]
-_WORK_WEIGHTS = [85, 13, 2]
-_SIZES = [(0, 300), (2_000, 8_000), (20_000, 60_000)]
-_SIZE_WEIGHTS = [85, 12, 3]
 # How many of the reconciler's questions get no useful answer, and how many get one too late.
 _USELESS, _LATE = 0.03, 0.03
 
 
 class Service:
-    def __init__(self, log: str, seed: str) -> None:
+    def __init__(self, log: str, seed: str, conninfo: str | None = None) -> None:
         self._seed = seed
         self._log = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
         # Unique over all lives of this process.
         self._number = time.monotonic_ns() // 1000 * 1000
         self._arrivals: Counter[str] = Counter()  # By attempt.
         self._questions: Counter[str] = Counter()  # By attempt.
+        self._own = OwnWork(conninfo, seed, self.write, self._crash_if_wished) if conninfo else None
         self._attempts = Attempts(Path(log))
         for attempt, number in self._attempts.unfinished():
             self.write("executed", number=number)
@@ -85,7 +81,6 @@ class Service:
         if "plays" in wish:
             wish = wish["plays"][min(self._arrivals[attempt], len(wish["plays"]) - 1)]
             self._arrivals[attempt] += 1
-        self._crash_if_wished("before", wish)
         self._number += 1
         number = self._number
         facts = {
@@ -94,16 +89,19 @@ class Service:
             "path": path,
             "payload": hashlib.sha256(headers.get("host", "").encode() + b"\n" + body).hexdigest(),
             "attempt": attempt,
+            "call": headers.get("x-call"),
         }
+        if operation in plan.OWN:
+            return await self._own.run(facts, headers, wish)
+        self._crash_if_wished("before", wish)
         chance = random.Random(f"{self._seed} {facts['tenant']} {facts['key']} {facts['attempt']}")
-        status = chance.choices(_STATUSES, _STATUS_WEIGHTS)[0]
-        work = chance.uniform(*chance.choices(_WORK, _WORK_WEIGHTS)[0])
-        size = chance.randint(*chance.choices(_SIZES, _SIZE_WEIGHTS)[0])
+        status = chance.choices(plan.STATUSES, plan.STATUS_WEIGHTS)[0]
+        work = chance.uniform(*chance.choices(plan.WORK, plan.WORK_WEIGHTS)[0])
+        size = chance.randint(*chance.choices(plan.SIZES, plan.SIZE_WEIGHTS)[0])
         location = wish.get("location")
         if not wish and path in _HOPS and chance.random() < _REDIRECTS:
             status, location = 307, f"{path}/next"
         status, work = wish.get("status", status), wish.get("work", work)
-        facts["call"] = headers.get("x-call")
         answer = json.dumps({**facts, "pad": "x" * size})
         own = [["content-type", "application/json"], ["x-execution", str(number)], ["x-size", str(size)]]
         if location:
@@ -177,7 +175,10 @@ class Service:
             work = self.tell(dict(urllib.parse.parse_qsl(query)))
         else:
             work = self.run(path, headers, body)
-        status, own, answer = await asyncio.shield(work)
+        try:
+            status, own, answer = await asyncio.shield(work)
+        except NoAnswer:
+            return False
         fields = [*own, ["content-length", str(len(answer))]]
         text = "".join(f"{name}: {value}\r\n" for name, value in fields)
         writer.write(f"HTTP/1.1 {status} Answer\r\n{text}\r\n".encode() + answer)
@@ -186,8 +187,8 @@ class Service:
 
 
 async def main() -> None:
-    port, log, seed = sys.argv[1:]
-    service = Service(log, seed)
+    port, log, seed, *conninfo = sys.argv[1:]
+    service = Service(log, seed, *conninfo)
     server = await asyncio.start_server(service.serve, "127.0.0.1", int(port), backlog=1024, limit=1 << 20)
     async with server:
         await server.serve_forever()

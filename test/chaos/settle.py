@@ -42,6 +42,11 @@ class Settling:
             self._recorder.add("audit", **entry)
         for row in await self._last_rows():
             self._recorder.add("row", **row)
+        # With them, so that every row is there which a late commit has changed.
+        for effect in await asyncio.to_thread(self._world.effects):
+            self._recorder.add("effect", **effect)
+        for order in await asyncio.to_thread(self._world.orders):
+            self._recorder.add("order", **order)
 
     async def _watch_unknown(self) -> None:
         """Writes down when each key was last seen to be unknown: until none is, or until it is too late."""

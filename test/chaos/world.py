@@ -1,7 +1,7 @@
 """All servers of a run: Envoys, the store, the upstream, and what stands between them.
 
     clients ─▶ toxiproxy ─▶ Envoy ─▶ observer ─▶ toxiproxy ─▶ PostgreSQL (a way to each server)
-                              ├────▶ observer ─▶ toxiproxy ─▶ upstream
+                              ├────▶ observer ─▶ toxiproxy ─▶ upstream ─▶ observer ─▶ toxiproxy ─▶ PostgreSQL
                               ├────▶ observer ─▶ toxiproxy ─▶ upstream: the reconciler's questions
                               └────▶ a second Envoy ─▶ observer ─▶ upstream
 
@@ -18,14 +18,15 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 
-from database import NAME, Database
+from database import NAME, SERVICE, Database
 from gateway import Gateway
 from harness.ports import free_port
 from harness.process import Process, Workspace
 from harness.site import STATES
 from harness.small_disk import SmallDisk
-from harness.toxiproxy import Toxiproxy
+from harness.toxiproxy import Proxy, Toxiproxy
 from harness.wait import wait_for
+from observer import Observer
 from sidecar import Sidecar
 
 _DISK_MEGABYTES = 64
@@ -38,25 +39,31 @@ print(json.dumps([[value.decode() if isinstance(value, bytes) else value for val
 """
 
 
+SERVICE_PROGRAM = Path(__file__).with_name("service.py")
+
+
 class Service:
     """The upstream (service.py): it may crash and be started again on the same port and log."""
 
-    def __init__(self, workspace: Workspace, seed: int) -> None:
+    def __init__(self, workspace: Workspace, seed: int, conninfo: str | None, program: Path) -> None:
+        """`conninfo`: of the database in which its own transactions are."""
         self.port = free_port()
         self.folder = workspace.new_folder("service")
         self.log = self.folder / "executions.jsonl"
-        self._workspace, self._seed = workspace, seed
+        self._workspace = workspace
+        self._command = [sys.executable, program, str(self.port), self.log, str(seed)]
+        if conninfo:
+            self._command.append(conninfo)
         self.start()
 
     def start(self) -> None:
         """Nothing if it runs."""
         if hasattr(self, "process") and self.running:
             return
-        program = Path(__file__).with_name("service.py")
         self.process = Process(
             self._workspace,
             "upstream",
-            [sys.executable, program, str(self.port), self.log, str(self._seed)],
+            self._command,
             self.folder / "service.log",
         )
         wait_for(self._answers, "the upstream listens", deadline=30)
@@ -79,33 +86,46 @@ class Service:
 
 class World:
     def __init__(
-        self, *, seed: int, store: str, module: Path, pair: bool, small_disk: bool, clock: bool
+        self,
+        *,
+        seed: int,
+        store: str,
+        module: Path,
+        pair: bool,
+        small_disk: bool,
+        clock: bool,
+        service: Path = SERVICE_PROGRAM,
     ) -> None:
-        """`pair`: PostgreSQL with a standby. `clock`: the Envoys' clocks can be set."""
+        """`pair`: PostgreSQL with a standby. `clock`: the Envoys' clocks can be set. `service`: the program."""
         self.workspace = Workspace()
         try:
-            self._build(seed, store, module, pair, small_disk, clock)
+            self._build(seed, store, module, pair, small_disk, clock, service)
         except BaseException:
             self.workspace.close()
             raise
 
-    def _build(self, seed: int, store: str, module: Path, pair: bool, small_disk: bool, clock: bool) -> None:
+    def _build(
+        self, seed: int, store: str, module: Path, pair: bool, small_disk: bool, clock: bool, program: Path
+    ) -> None:
         module_folder = self.workspace.new_folder("module")
         # A copy: whoever builds meanwhile does not change the run.
         shutil.copy(module, module_folder / "libidempotency.so")
         toxiproxy = Toxiproxy(self.workspace)
-        self.service = Service(self.workspace, seed)
+        self.database: Database | None = None
+        if store == "postgres":
+            self.database = Database(self.workspace, pair=pair, small_disk=small_disk)
+        # From the service to its database: one for each seat.
+        self.service_ways: list[Proxy] = []
+        self.service_watches: list[Observer] = []
+        self.service = Service(self.workspace, seed, self._build_service_ways(toxiproxy), program)
         # Nobody listens there, and nobody else can: a stranger would answer in the service's place.
         self._closed = socket.socket()
         self._closed.bind(("127.0.0.1", 0))
         closed_port = self._closed.getsockname()[1]
         self.sidecar = Sidecar(self.workspace, self.service.port, closed_port)
-        self.database: Database | None = None
         self.disk: SmallDisk | None = None
         self._file: Path | None = None
-        if store == "postgres":
-            self.database = Database(self.workspace, pair=pair, small_disk=small_disk)
-        else:
+        if not self.database:
             self.disk = SmallDisk(self.workspace, _DISK_MEGABYTES, (0, 0)) if small_disk else None
             folder = self.disk.path if self.disk else self.workspace.new_folder("store")
             self._file = folder / "idempotency.db"
@@ -129,17 +149,30 @@ class World:
             for number in range(2 if self.database else 1)
         ]
 
+    def _build_service_ways(self, toxiproxy: Toxiproxy) -> str | None:
+        if not self.database:
+            return None
+        for seat, port in enumerate(self.database.ports):
+            way = toxiproxy.proxy(port)
+            self.database.add_way(seat, way)
+            self.service_ways.append(way)
+            self.service_watches.append(Observer(lambda way=way: way.port, postgres=True, port=free_port()))
+        return self.database.conninfo([watch.port for watch in self.service_watches], user=SERVICE)
+
+    @property
+    def _watches(self) -> list[Observer]:
+        watches = [watch for place in (self.sidecar, *self.gateways) for watch in place.watches]
+        return [*watches, *self.service_watches]
+
     async def start(self) -> None:
-        for place in (self.sidecar, *self.gateways):
-            for watch in place.watches:
-                await watch.start()
+        for watch in self._watches:
+            await watch.start()
         await asyncio.to_thread(self.sidecar.start)
         await asyncio.gather(*(asyncio.to_thread(gateway.start) for gateway in self.gateways))
 
     async def stop(self) -> None:
-        for place in (self.sidecar, *self.gateways):
-            for watch in place.watches:
-                await watch.stop()
+        for watch in self._watches:
+            await watch.stop()
         await asyncio.to_thread(self.workspace.close)
         self._closed.close()
 
@@ -148,11 +181,32 @@ class World:
         self.service.start()
         if self.database:
             self.database.start()
+        for way in self.service_ways:
+            way.restore()
         for gateway in self.gateways:
             for way in gateway.ways:
                 way.restore()
             gateway.resume()
             gateway.start()
+
+    def effects(self) -> list[dict]:
+        """What the service has committed in its own transactions, in the order of time."""
+        if not self.database:
+            return []
+        columns = (
+            *("at", "tenant", "operation", "key", "number", "attempt", "phase", "status", "ordered", "facts"),
+            *("life", "holder", "state"),
+        )
+        found = self.database.query(f"SELECT {', '.join(columns)} FROM chaos.effect ORDER BY at")
+        return [dict(zip(columns, row, strict=True)) for row in found]
+
+    def orders(self) -> list[dict]:
+        """What is in the outbox."""
+        if not self.database:
+            return []
+        columns = ("tenant", "operation", "key", "attempt", "name", "life::text")
+        found = self._select("outbox", columns, "true ORDER BY id")
+        return [{**order, "life": order.pop("life::text")} for order in found]
 
     def rows(self) -> list[dict]:
         """All records of the store."""
