@@ -20,7 +20,8 @@ from clients import Keys
 from edges import Edges
 from leaving import Leaving
 from observer import Boundary, Link
-from parts import DATABASE_BOUNDARIES, NOTICE, PATIENCE, QUICK, UNKNOWN, either
+from owning import Owning
+from parts import DATABASE_BOUNDARIES, NOTICE, PATIENCE, QUICK, SERVICE_BOUNDARIES, UNKNOWN, either
 from reconciling import Reconciling
 from recorder import Recorder
 from world import World
@@ -40,7 +41,7 @@ class Scenario:
     steady_clock: bool = False
 
 
-class Aims(Edges, Leaving, Reconciling):
+class Aims(Edges, Leaving, Reconciling, Owning):
     def __init__(self, world: World, recorder: Recorder, keys: Keys, chance: random.Random) -> None:
         super().__init__(world, recorder, keys, chance)
         self.struck: Counter[str] = Counter()
@@ -459,7 +460,12 @@ class Aims(Edges, Leaving, Reconciling):
             "kill_upstream": (self.world.service.kill9, self.world.service.start, "upstream"),
             **self._database_strikes(),
         }[kind]
-        operation = self._chance.choice(("mark", "mark", "retry", "wait", "detached"))
+        operations = ["mark", "mark", "retry", "wait", "detached", *(["own"] if self.world.database else [])]
+        if boundary in SERVICE_BOUNDARIES:
+            operations = ["own", "own_detached"]
+        elif boundary in _COMPLETION:
+            operations.remove("own")  # Its completion is the service's.
+        operation = self._chance.choice(operations)
         task = self._keys.new(operation, aim="strike")
         done = asyncio.Event()
 
@@ -504,6 +510,7 @@ class Aims(Edges, Leaving, Reconciling):
 
 
 _POSTGRES = ("postgres",)
+_COMPLETION = (Boundary.COMPLETION_SENT, Boundary.COMPLETION_ACKNOWLEDGED)
 _STRIKES = (
     "kill_envoy",
     "term_envoy",
@@ -521,7 +528,8 @@ def _strikes() -> dict[str, Scenario]:
         for boundary in (*Boundary, None):
             if boundary is Boundary.READ_SENT:
                 continue
-            in_database = boundary in DATABASE_BOUNDARIES or kind.endswith("database") or kind == "failover"
+            in_database = boundary in DATABASE_BOUNDARIES | SERVICE_BOUNDARIES
+            in_database = in_database or kind.endswith("database") or kind == "failover"
             made[f"{kind}@{boundary.value if boundary else 'client_answered'}"] = Scenario(
                 lambda aims, kind=kind, boundary=boundary: aims.strike(kind, boundary),
                 gentle=False,
@@ -587,6 +595,21 @@ SCENARIOS = {
     "operator_and_late_completion": Scenario(
         Aims.operator_and_late_completion, gentle=False, stores=_POSTGRES, needs="pause_envoy"
     ),
+    "own_other_answer": Scenario(Aims.own_other_answer, stores=_POSTGRES),
+    "own_lost_answer": Scenario(Aims.own_lost_answer, stores=_POSTGRES),
+    "own_commit_lost": Scenario(Aims.own_commit_lost, stores=_POSTGRES),
+    "own_commit_in_doubt": Scenario(Aims.own_commit_in_doubt, stores=_POSTGRES),
+    "own_sent_twice": Scenario(Aims.own_sent_twice, stores=_POSTGRES),
+    "own_denied_between_phases": Scenario(Aims.own_denied_between_phases, stores=_POSTGRES),
+    "own_lock_outlives_lease": Scenario(Aims.own_lock_outlives_lease, alone=True, stores=_POSTGRES),
+    "own_killed_while_locked": Scenario(
+        Aims.own_killed_while_locked, gentle=False, stores=_POSTGRES, needs="kill_envoy"
+    ),
+    "own_killed_before_commit": Scenario(Aims.own_killed_before_commit, gentle=False, stores=_POSTGRES),
+    "own_killed_after_commit": Scenario(Aims.own_killed_after_commit, gentle=False, stores=_POSTGRES),
+    "own_killed_between_phases": Scenario(Aims.own_killed_between_phases, gentle=False, stores=_POSTGRES),
+    "own_zombies": Scenario(Aims.own_zombies, gentle=False, stores=_POSTGRES, needs="kill_envoy"),
+    "own_overtaken": Scenario(Aims.own_overtaken, gentle=False, stores=_POSTGRES, needs="pause_envoy"),
     "slow_bodies": Scenario(Aims.slow_bodies, gentle=False),
     "crowd": Scenario(Aims.crowd, gentle=False),
     "locked_row": Scenario(Aims.locked_row, gentle=False, stores=_POSTGRES),

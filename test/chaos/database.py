@@ -19,23 +19,23 @@ from harness.toxiproxy import Proxy
 from harness.wait import wait_for
 
 NAME = "chaos"
-# The service's own role, and its table: a row for each effect. At the commit, the server adds to a row when the
-# life of its record began, which attempt held it then, and in which state. It does not ask the functions whose
-# work is judged by that.
+# The service's own role, and its table: a row for each effect. At the commit, the server adds to a row when
+# the life of its record began, which attempt held it then, and in which state. It does not ask the functions
+# whose work is judged by that.
 SERVICE = "chaos_service"
 _SERVICE_SCHEMA = f"""
 CREATE SCHEMA chaos;
 CREATE TABLE chaos.effect (
-  id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, at bigint, tenant text, operation text, key text, number bigint,
-  attempt bigint, phase text, status integer, ordered boolean, facts jsonb,
+  id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, at bigint, tenant text, operation text, key text,
+  number bigint, attempt bigint, phase text, status integer, ordered boolean, facts jsonb,
   life text, holder bigint, state integer
 );
 CREATE FUNCTION chaos.add_holder() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER AS $$
 BEGIN
   UPDATE chaos.effect e SET life = r.created_at::text, holder = r.attempt, state = r.state
   FROM idempotency.record r
-  WHERE e.id = NEW.id AND r.tenant = convert_to(NEW.tenant, 'UTF8') AND r.operation = convert_to(NEW.operation, 'UTF8')
-    AND r.key = convert_to(NEW.key, 'UTF8');
+  WHERE e.id = NEW.id AND r.tenant = convert_to(NEW.tenant, 'UTF8')
+    AND r.operation = convert_to(NEW.operation, 'UTF8') AND r.key = convert_to(NEW.key, 'UTF8');
   RETURN NULL;
 END $$;
 CREATE CONSTRAINT TRIGGER add_holder AFTER INSERT ON chaos.effect DEFERRABLE INITIALLY DEFERRED

@@ -4,13 +4,13 @@ A history is a file of JSON lines. Times (`at`) are time.monotonic_ns() of one m
 settings are seconds. Every event has `at` and `type`. An identity is tenant, operation (the route), key.
 
     settings   lease, sweep, cache_age, ttl {operation: seconds}, retryable, released, doubtful (lists of
-               statuses), resends, detached, reconciled, audited, own (operations), settled_within, store; one.
-               After a retryable or released status of the service itself the next request may run; a
+               statuses), resends, detached, reconciled, audited, own (operations), settled_within, store;
+               one. After a retryable or released status of the service itself the next request may run; a
                doubtful one leaves open whether anything ran. On the way of an operation that `resends` a
                proxy sends one request more than once by itself. A `detached` one runs on when its client
                leaves. The outcome of a `reconciled` one is known settled_within seconds after the last fault.
-               Of the `audited` ones the audit is read. The service settles `own` ones in its own transactions:
-               what it has committed is in the events `effect`, and `execution` is not used
+               Of the `audited` ones the audit is read. The service settles `own` ones in its own
+               transactions: what it has committed is in the events `effect`; there is no `execution` of them
     call       id (one per attempt), client, envoy, identity, payload (digest of the request's body), policy:
                what the route does when a lease has run out: "mark" (the outcome is unknown) or "retry"
     return     id, status, headers ([name, value]…, lower case), body (text; hexadecimal digits if it is none)
@@ -21,15 +21,15 @@ settings are seconds. Every event has `at` and `type`. An identity is tenant, op
                and `declares`: what the service itself says of the outcome. The answer has the number as
                x-execution: one without it is not the service's, but of a proxy in its place
     executed   number: the upstream's work is done. Missing: nobody knows
-    work       of an own operation: number, identity, payload, attempt, call, as an execution has them; point: the
-               recovery point in the request
+    work       of an own operation: number, identity, payload, attempt, call, as an execution has them; point:
+               the recovery point in the request
     begun      number, identity (a list), point: what begin_work() said to it
     rolled_back   number, why: it has committed no more, as far as it knows
-    effect     of an own operation: a row that a work has committed (`at`: when it wrote it). number, identity,
-               attempt, phase; in the phase "done": status, and facts with the headers and the body of the response
-               in the same transaction; ordered: whether an effect was ordered in the outbox. At the commit: life
-               (when that of the record began), holder (the attempt that held the record), state (of the record,
-               its number)
+    effect     of an own operation: a row that a work has committed (`at`: when it wrote it). number,
+               identity, attempt, phase; in the phase "done": status, and facts with the headers and the body
+               of the response in the same transaction; ordered: whether an effect was ordered in the outbox.
+               At the commit: life (when that of the record began), holder (the attempt that held the record),
+               state (of the record, its number)
     order      of an own operation: a row of the outbox: identity, attempt, name, life
     asked      identity, attempt, by ("reconciler" asks about unknown outcomes only, "operator" at any time),
                said: the service was asked what became of an attempt
@@ -47,7 +47,8 @@ settings are seconds. Every event has `at` and `type`. An identity is tenant, op
                nothing final; perhaps `began`, when it asked for the last time
     row        identity, state, attempt: what the store holds at the very end
     bound      what, value, most: a figure that must not exceed what the settings promise
-    expect     identity, and what an aimed scenario knows of it: executions (a number), final ("success",
+    expect     identity, and what an aimed scenario knows of it: executions (a number; of an own operation, of
+               committed effects), works (likewise, of requests that came to the service), final ("success",
                "unknown"), never (codes of problems that nobody may have got, or "not_stored"), why
 """
 

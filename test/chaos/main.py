@@ -24,6 +24,7 @@ import plan  # noqa: E402
 from checker import check  # noqa: E402
 from clients import Client, Keys  # noqa: E402
 from harness.paths import module  # noqa: E402
+from history import LAST_PHASE  # noqa: E402
 from recorder import Recorder  # noqa: E402
 from settle import Settling  # noqa: E402
 from world import World  # noqa: E402
@@ -171,6 +172,23 @@ def reconciled(events: list[dict], settling: Settling) -> dict:
     }
 
 
+def own(events: list[dict]) -> dict:
+    """What the service did in its own transactions. `zombies`: transactions of attempts that did not hold
+    their record any more, or whose request was completed."""
+    of = {kind: [event for event in events if event["type"] == kind] for kind in ("work", "effect", "order")}
+    rolled_back = Counter(event["why"] for event in events if event["type"] == "rolled_back")
+    return {
+        "requests": sum(event["type"] == "call" and event["policy"] == "own" for event in events),
+        "works": len(of["work"]),
+        "again": sum(event["point"] is not None for event in of["work"]),
+        "completed": sum(effect["phase"] == LAST_PHASE for effect in of["effect"]),
+        "checkpoints": sum(effect["phase"] != LAST_PHASE for effect in of["effect"]),
+        "ordered": len(of["order"]),
+        "zombies": rolled_back["ID001"] + rolled_back["ID002"],
+        "rolled_back": dict(sorted(rolled_back.items())),
+    }
+
+
 def main() -> int:
     options = arguments()
     if options.list:
@@ -193,7 +211,7 @@ def main() -> int:
     violations = check(events)
     figures = {
         "requests": sum(event["type"] == "call" for event in events),
-        "executions": sum(event["type"] == "execution" for event in events),
+        "executions": sum(event["type"] in ("execution", "work") for event in events),
         "faults": {kind: count for kind, count in run.fault_kinds.items() if not kind.startswith("aim:")},
         "aims": dict(sorted(run.aiming.struck.items())),
         "missed": dict(sorted(run.aiming.missed.items())),
@@ -201,6 +219,7 @@ def main() -> int:
         "violations": len(violations),
         "unresolved": settling.unresolved,
         "reconciled": reconciled(events, settling),
+        "own": own(events),
         "seed": seed,
         "seconds": round(time.monotonic() - began, 1),
         "store": options.store,

@@ -1,8 +1,8 @@
 """How the service settles requests in its own PostgreSQL transactions: docs/own-transaction.md.
 
 Each effect is a row of chaos.effect, in the transaction that calls checkpoint() or complete(). Half of the
-requests have two phases, some order an effect in the outbox; that depends on the key, so every attempt has the
-same. The service never says that it succeeded: what a client gets of a success is what is committed.
+requests have two phases, some order an effect in the outbox; that depends on the key, so every attempt has
+the same. The service says only after its commit that it succeeded.
 
 A request may ask for more than service.py says:
 
@@ -12,8 +12,8 @@ A request may ask for more than service.py says:
     phases    1 or 2
     outbox    "", "last" (ordered with the last phase) or "all" (with each one, by the same name)
     begins    whether transactions call begin_work(), or only what writes
-    crash     also "open" (before the commit that completes the record), "committed" (after it), "between" (the
-              phases)
+    crash     also "open" (before the commit that completes the record), "committed" (after it), "between"
+              (the phases)
     status    of what is committed; one that is not a result is answered without a commit
     says      what is answered over HTTP instead: a status, or 0 for a connection that breaks
     denied    a status that is answered in place of the last phase, without a commit
@@ -26,10 +26,9 @@ import random
 import time
 from collections.abc import AsyncIterator, Callable
 
+import plan
 import psycopg
 from psycopg.conninfo import make_conninfo
-
-import plan
 
 _TOPIC = "letters"
 # The first phase, as the recovery point has it; what the record has before.
@@ -172,11 +171,12 @@ class _Request:
         seconds = chance.uniform(*chance.choices(plan.WORK, plan.WORK_WEIGHTS)[0])
         differs = chance.random() < _OTHER_ANSWER
         self._size = chance.randint(*chance.choices(plan.SIZES, plan.SIZE_WEIGHTS)[0])
-        self.begins = wish.get("begins", chance.random() >= _ABRUPT)
+        begins = chance.random() >= _ABRUPT
         held = chance.random() < 0.2
         breaks, denied = chance.random() < _NO_ANSWER, chance.random() < _DENIED
         if wish:
-            differs, held, breaks, denied = False, False, False, False
+            begins, differs, held, breaks, denied = True, False, False, False, False
+        self.begins = wish.get("begins", begins)
         status = wish.get("status", status)
         no_result = status in (*plan.RETRYABLE, *plan.RELEASED, *plan.DOUBTFUL)
         # What is said and what is committed are two things, sometimes.

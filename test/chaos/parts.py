@@ -27,6 +27,8 @@ DATABASE_BOUNDARIES = {
     Boundary.COMPLETION_SENT,
     Boundary.COMPLETION_ACKNOWLEDGED,
 }
+# Between the service and the database of its own transactions.
+SERVICE_BOUNDARIES = {Boundary.COMMIT_SENT, Boundary.COMMIT_ACKNOWLEDGED}
 
 
 class Parts:
@@ -50,7 +52,9 @@ class Parts:
     ) -> AsyncIterator[asyncio.Event]:
         """Set while the block runs. What you get is set when it springs."""
         if boundary not in DATABASE_BOUNDARIES:
-            async with self._trap_at([gateway.upstream_watch], task, boundary, action, skip) as sprung:
+            of_service = boundary in SERVICE_BOUNDARIES
+            watches = self.world.service_watches if of_service else [gateway.upstream_watch]
+            async with self._trap_at(watches, task, boundary, action, skip) as sprung:
                 yield sprung
             return
         # All of an Envoy's requests share its connections to the store: what one holds is away for all.
@@ -139,6 +143,7 @@ class Parts:
         *,
         final: str | None = None,
         executions: int | None = None,
+        works: int | None = None,
         never: tuple = (),
     ) -> None:
         tenant, operation, key = task.identity
@@ -149,6 +154,7 @@ class Parts:
             key=key,
             final=final,
             executions=executions,
+            works=works,
             never=list(never),
             why=why,
         )

@@ -30,7 +30,8 @@ class Made:
             sweep=1.0,
             cache_age=CACHE_AGE,
             ttl={
-                **dict.fromkeys(("mark", "retry", "pushy", "detached", "asked", "manual"), TTL),
+                **dict.fromkeys(("mark", "retry", "pushy", "detached", "asked", "manual", "own"), TTL),
+                "own_brief": BRIEF,
                 "brief": BRIEF,
             },
             retryable=[425, 429, 500, 503],
@@ -41,6 +42,7 @@ class Made:
             reconciled=["asked"],
             settled_within=SETTLED_WITHIN,
             audited=["asked", "manual"],
+            own=["own", "own_brief"],
         )
 
     def add(self, event: str, /, **fields) -> dict:
@@ -153,6 +155,53 @@ class Made:
         detail: str = "declared_not_run (status 200)",
     ) -> None:
         self.about("audit", call, attempt=attempt, action=action, actor=actor, detail=detail)
+
+    # --- the service's own transactions
+
+    def work(self, call: dict, attempt: int | None = None, point: str | None = None) -> int:
+        """A request comes to the service."""
+        number = next(self._numbers)
+        facts = {name: call[name] for name in ("tenant", "operation", "key", "payload")}
+        own = [["content-type", "application/json"], ["x-execution", str(number)]]
+        self.executions[number] = {
+            **self.add(
+                "work",
+                number=number,
+                **facts,
+                call=call["id"],
+                attempt=str(attempt or number),
+                point=point,
+            ),
+            **{"status": 201, "headers": own, "body": f"answer {number}"},
+        }
+        return number
+
+    def begun(self, number: int, point: str = "started", identity: list[str] | None = None) -> None:
+        work = self.executions[number]
+        found = identity or [work[name] for name in ("tenant", "operation", "key")]
+        self.add("begun", number=number, identity=found, point=point)
+
+    def effect(self, number: int, phase: str = "done", **changes) -> dict:
+        """It commits."""
+        work = self.executions[number]
+        attempt = int(work["attempt"])
+        facts = {name: work[name] for name in ("payload", "headers", "body", "call")}
+        values = {
+            **{name: work[name] for name in ("tenant", "operation", "key", "number", "status")},
+            **{"attempt": attempt, "holder": attempt, "phase": phase, "state": 2 if phase == "done" else 1},
+            **{"ordered": False, "life": "today", "facts": facts},
+        }
+        return self.add("effect", **{**values, **changes})
+
+    def order(self, call: dict, attempt: int = 1, life: str = "today") -> None:
+        self.about("order", call, attempt=attempt, name="letters", life=life)
+
+    def settled(self, call: dict, number: int) -> None:
+        """The end of a request that its service has completed."""
+        self.quiet()
+        self.final(call, number)
+        attempt = int(self.executions[number]["attempt"])
+        self.about("row", call, state="completed", attempt=attempt)
 
     def violations(self) -> list[Violation]:
         # Lines of two logs: their order in the file tells nothing.
@@ -1214,6 +1263,289 @@ def test_claim_that_stays_is_found(made):
 def test_record_without_an_owner_is_found(made):
     made.add("row", tenant="", operation="mark", key="k", state="completed", attempt=1)
     assert made.rules() == {"foreign-record"}
+
+
+# --- the service's own transactions
+
+
+def own_call(made: Made, **options) -> dict:
+    return made.call(operation="own", **options)
+
+
+def committed(made: Made, **changes) -> tuple[dict, int]:
+    call = own_call(made)
+    number = made.work(call)
+    made.begun(number)
+    made.effect(number, **changes)
+    return call, number
+
+
+def test_own_transaction_passes(made):
+    call, number = committed(made, ordered=True)
+    made.order(call, number)
+    made.returned(call, number)
+    made.replayed(own_call(made), number)
+    made.settled(call, number)
+    assert made.rules() == set()
+
+
+def test_own_transaction_after_attempts_that_did_not_commit_passes(made):
+    """One never came to its commit, one was denied, one ended between its phases."""
+    made.lost(own_call(made))
+    call = own_call(made)
+    made.begun(made.work(call))
+    made.lost(call)
+    call = own_call(made)
+    denied = made.work(call)
+    made.returned(call, denied, status=403, body="no")
+    call = own_call(made)
+    first = made.work(call)
+    made.begun(first)
+    made.effect(first, "reserved", ordered=True)
+    made.order(call, first)
+    made.lost(call)
+    call = own_call(made)
+    last = made.work(call, point="reserved")
+    made.begun(last, "reserved")
+    made.effect(last, ordered=True)
+    made.returned(call, last)
+    made.settled(call, last)
+    assert made.rules() == set()
+
+
+@pytest.mark.parametrize("phase", ["reserved", "done"])
+def test_effect_that_is_committed_twice_is_found(made, phase):
+    call = own_call(made)
+    for number in (made.work(call), made.work(call)):
+        made.effect(number, phase, state=1)
+    made.lost(call)
+    assert "one-effect" in made.rules()
+
+
+def test_effect_that_is_committed_twice_by_one_attempt_is_found(made):
+    call = own_call(made)
+    for number in (made.work(call, attempt=7), made.work(call, attempt=7)):
+        made.effect(number)
+    made.lost(call)
+    made.about("row", call, state="completed", attempt=7)
+    assert made.rules() == {"one-effect"}
+
+
+def test_effect_is_committed_twice_although_the_record_was_deleted(made):
+    """Nothing has told the service to forget what it did."""
+    call = own_call(made)
+    for life in ("one", "two"):
+        made.effect(made.work(call), "reserved", life=life)
+    made.lost(call)
+    assert made.rules() == {"one-effect"}
+
+
+def test_effect_of_a_later_life_passes(made):
+    for life in ("one", "two"):
+        call = made.call(operation="own_brief")
+        number = made.work(call)
+        made.effect(number, life=life, ordered=True)
+        made.order(call, number, life)
+        made.returned(call, number)
+        made.wait(BRIEF + 1)
+    made.about("row", call, state="completed", attempt=number)
+    assert made.rules() == set()
+
+
+@pytest.mark.parametrize(
+    "changes", [{"holder": 7}, {"holder": None, "state": None}, {"state": 3}, {"state": 5}]
+)
+def test_effect_of_an_attempt_that_does_not_hold_its_record_is_found(made, changes):
+    call, number = committed(made, **changes)
+    made.returned(call, number)
+    made.settled(call, number)
+    assert made.rules() == {"fenced-effect"}
+
+
+def test_effect_of_an_unknown_record_passes(made):
+    """A late completion by the attempt itself is the truth."""
+    call = own_call(made)
+    number = made.work(call)
+    made.effect(number, "reserved", state=4)
+    made.effect(number)
+    made.returned(call, number)
+    made.settled(call, number)
+    assert made.rules() == set()
+
+
+@pytest.mark.parametrize("changes", [{"key": "other"}, {"attempt": 7, "holder": 7}])
+def test_effect_of_no_request_with_this_key_is_found(made, changes):
+    committed(made, **changes)
+    assert "foreign-effect" in made.rules()
+
+
+def test_work_on_another_record_is_found(made):
+    call = own_call(made)
+    made.begun(made.work(call), identity=["t", "own", "other"])
+    made.lost(call)
+    assert made.rules() == {"foreign-effect"}
+
+
+@pytest.mark.parametrize(("told", "point"), [(None, "reserved"), ("reserved", "started")])
+def test_recovery_point_that_differs_is_found(made, told, point):
+    call = own_call(made)
+    made.begun(made.work(call, point=told), point)
+    made.lost(call)
+    assert made.rules() == {"recovery-point"}
+
+
+def test_attempt_that_moves_its_own_recovery_point_passes(made):
+    call = own_call(made)
+    number = made.work(call)
+    made.begun(number)
+    made.begun(number, "reserved")
+    made.lost(call)
+    assert made.rules() == set()
+
+
+def test_effect_without_its_order_is_found(made):
+    call, number = committed(made, ordered=True)
+    made.returned(call, number)
+    made.settled(call, number)
+    assert made.rules() == {"outbox"}
+
+
+def test_order_without_its_effect_is_found(made):
+    call, number = committed(made)
+    made.order(call, number)
+    made.returned(call, number)
+    made.settled(call, number)
+    assert made.rules() == {"outbox"}
+
+
+@pytest.mark.parametrize("life", ["today", "tomorrow"])
+def test_effect_that_is_ordered_twice_is_found(made, life):
+    call, number = committed(made, ordered=True)
+    for which in ("today", life):
+        made.order(call, number, which)
+    made.returned(call, number)
+    made.settled(call, number)
+    assert made.rules() == {"outbox"}
+
+
+@pytest.mark.parametrize("says", [{"status": 500}, {"status": 404}, {"body": "another"}])
+def test_answer_that_is_not_what_was_committed_is_found(made, says):
+    call, number = committed(made)
+    made.returned(call, number, **says)
+    made.settled(call, number)
+    assert made.rules() == {"wrong-answer"}
+
+
+def test_header_that_was_not_committed_is_found(made):
+    call, number = committed(made)
+    made.returned(call, number, "x-other: value")
+    made.settled(call, number)
+    assert made.rules() == {"wrong-answer"}
+
+
+def test_failure_of_which_the_filter_says_that_it_could_not_ask_passes(made):
+    call, number = committed(made)
+    made.returned(call, number, "idempotency-stored: false", status=503, body="no")
+    made.settled(call, number)
+    assert made.rules() == set()
+
+
+def test_success_that_differs_is_found_although_the_filter_could_not_ask(made):
+    call, number = committed(made)
+    made.returned(call, number, "idempotency-stored: false", status=200)
+    made.settled(call, number)
+    assert made.rules() == {"wrong-answer"}
+
+
+@pytest.mark.parametrize("status", [200, 404])
+def test_result_of_which_nothing_is_committed_is_found(made, status):
+    call = own_call(made)
+    made.returned(call, made.work(call), status=status)
+    assert made.rules() == {"no-effect"}
+
+
+def test_replay_of_which_nothing_is_committed_is_found(made):
+    call = own_call(made)
+    made.replayed(call, made.work(call), status=503)
+    assert made.rules() == {"no-effect"}
+
+
+def test_answer_of_no_work_is_found(made):
+    call = own_call(made)
+    number = made.work(call)
+    made.returned(call, number, headers=[["x-execution", "1"]], status=503)
+    assert made.rules() == {"no-effect"}
+
+
+def test_failure_of_another_key_is_found(made):
+    other = own_call(made, key="other")
+    number = made.work(other)
+    made.lost(other)
+    made.returned(own_call(made), number, status=503)
+    assert made.rules() == {"foreign-answer"}
+
+
+def test_two_clients_with_two_results_are_found(made):
+    call, number = committed(made)
+    made.returned(call, number)
+    call = own_call(made)
+    later = made.work(call)
+    made.effect(later)
+    made.returned(call, later)
+    made.about("row", call, state="completed", attempt=later)
+    assert {"one-effect", "after-success", "record-differs"} <= made.rules()
+
+
+@pytest.mark.parametrize("when", ["meanwhile", "at the end", "in the store"])
+def test_own_transaction_with_an_unknown_outcome_is_found(made, when):
+    call = own_call(made)
+    made.begun(made.work(call))
+    if when == "meanwhile":
+        made.problem(call, 409, "outcome_unknown")
+    else:
+        made.lost(call)
+    made.quiet()
+    if when == "at the end":
+        made.final(call, None, "outcome_unknown")
+    if when == "in the store":
+        made.about("row", call, state="unknown", attempt=1)
+    assert made.rules() == {"own-unknown"}
+
+
+@pytest.mark.parametrize("row", [{"state": "failed_retryable"}, {"attempt": 7}, None])
+def test_effect_whose_record_says_otherwise_is_found(made, row):
+    call, number = committed(made)
+    made.returned(call, number)
+    made.quiet()
+    made.final(call, number)
+    if row is not None:
+        made.about("row", call, **{"state": "completed", "attempt": number, **row})
+    assert made.rules() == {"record-differs"}
+
+
+def test_completed_record_without_an_effect_is_found(made):
+    call = own_call(made)
+    number = made.work(call)
+    made.lost(call)
+    made.about("row", call, state="completed", attempt=number)
+    assert made.rules() == {"record-differs"}
+
+
+@pytest.mark.parametrize(("works", "rules"), [(1, set()), (2, {"expected-executions"})])
+def test_requests_that_must_not_come_to_the_service_are_found(made, works, rules):
+    call, number = committed(made)
+    made.returned(call, number)
+    made.settled(call, number)
+    made.about("expect", call, executions=1, works=works, final="success", why="")
+    assert made.rules() == rules
+
+
+def test_second_effect_is_found_by_expectation(made):
+    call, number = committed(made)
+    made.returned(call, number)
+    made.settled(call, number)
+    made.about("expect", call, executions=2, final="success", why="")
+    assert made.rules() == {"expected-executions"}
 
 
 # --- bounds

@@ -96,7 +96,7 @@ class World:
         clock: bool,
         service: Path = SERVICE_PROGRAM,
     ) -> None:
-        """`pair`: PostgreSQL with a standby. `clock`: the Envoys' clocks can be set. `service`: the program."""
+        """`pair`: PostgreSQL with a standby. `clock`: the Envoys' clocks can be set. `service`: program."""
         self.workspace = Workspace()
         try:
             self._build(seed, store, module, pair, small_disk, clock, service)
@@ -206,7 +206,7 @@ class World:
             return []
         columns = ("tenant", "operation", "key", "attempt", "name", "life::text")
         found = self._select("outbox", columns, "true ORDER BY id")
-        return [{**order, "life": order.pop("life::text")} for order in found]
+        return [{name.removesuffix("::text"): value for name, value in order.items()} for order in found]
 
     def rows(self) -> list[dict]:
         """All records of the store."""

@@ -152,13 +152,14 @@ constexpr std::array<Statement, StatementCount> Statements = {{
      IF_FREE(OURS, "NO KEY UPDATE") "UPDATE idempotency.record SET state = 3, last_error = "
                                     "$5::text WHERE " OURS AND_FREE},
 
-    // What became of it: see Release in the header.
+    // What became of it: see Release in the header. Phases that the upstream has committed stay behind
+    // their checkpoint, also if the first attempt did that and then declined.
     {"idempotency_release",
      IF_FREE(OURS,
              "UPDATE") ", gone AS (DELETE FROM idempotency.record WHERE " OURS AND_FREE
-                       " AND NOT reclaimed RETURNING 1),"
+                       " AND NOT reclaimed AND recovery_point = 'started' RETURNING 1),"
                        " back AS (UPDATE idempotency.record SET state = 3 WHERE " OURS AND_FREE
-                       " AND reclaimed RETURNING 1)"
+                       " AND (reclaimed OR recovery_point <> 'started') RETURNING 1)"
                        " SELECT 1::int2 FROM gone UNION ALL SELECT 2::int2 FROM back"
                        " UNION ALL SELECT 3::int2 FROM idempotency.record WHERE " OURS
                        " AND NOT EXISTS (SELECT FROM free)"},
