@@ -597,6 +597,7 @@ SCENARIOS = {
     ),
     "own_other_answer": Scenario(Aims.own_other_answer, stores=_POSTGRES),
     "own_lost_answer": Scenario(Aims.own_lost_answer, stores=_POSTGRES),
+    "own_timed_out": Scenario(Aims.own_timed_out, stores=_POSTGRES),
     "own_commit_lost": Scenario(Aims.own_commit_lost, stores=_POSTGRES),
     "own_commit_in_doubt": Scenario(Aims.own_commit_in_doubt, stores=_POSTGRES),
     "own_sent_twice": Scenario(Aims.own_sent_twice, stores=_POSTGRES),

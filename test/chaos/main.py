@@ -23,11 +23,12 @@ import faults  # noqa: E402
 import plan  # noqa: E402
 from checker import check  # noqa: E402
 from clients import Client, Keys  # noqa: E402
+from harness import ctl  # noqa: E402
 from harness.paths import module  # noqa: E402
 from history import LAST_PHASE  # noqa: E402
 from recorder import Recorder  # noqa: E402
 from settle import Settling  # noqa: E402
-from world import World  # noqa: E402
+from world import SERVICE_PROGRAM, World  # noqa: E402
 
 MOST_SHOWN = 10
 _MANY_CLIENTS, _FEW_CLIENTS = 48, 6
@@ -46,11 +47,14 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--list", action="store_true", help="names all faults and scenarios")
     parser.add_argument("--store", choices=("postgres", "sqlite"), default="postgres")
     parser.add_argument("--module", type=Path, help="the libidempotency.so to load (the built one)")
+    parser.add_argument("--ctl", type=Path, help="the idempotencyctl to use (the built one)")
+    parser.add_argument("--service", type=Path, default=SERVICE_PROGRAM, help="the upstream (service.py)")
     parser.add_argument("--clients", type=int, help="how many clients send at once")
     parser.add_argument("--history", type=Path, help="where the history is written")
     parser.add_argument("--json", type=Path, help="where the figures are written")
     options = parser.parse_args()
     options.aimed = options.aimed or options.only is not None
+    ctl.PROGRAM = options.ctl or ctl.PROGRAM
     return options
 
 
@@ -84,6 +88,7 @@ class Run:
                 pair="failover" in needed,
                 small_disk="full_disk" in needed,
                 clock="clock_jump" in needed,
+                service=options.service,
             )
         )
         world = self._world

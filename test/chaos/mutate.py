@@ -3,7 +3,7 @@
 A mutant is a patch in mutants.d. Above its first `diff` line stand the bug in a sentence, the scenario of the
 chaos run that must catch it, the rule of the checker that it must break, and the store, unless it is
 PostgreSQL. A patch that no longer applies is a failure: the bug that it stands for is then not proved to be
-noticed any more.
+noticed any more. A bug may also be in the schema, or in the service of the run (own_work.py).
 """
 
 import argparse
@@ -29,9 +29,11 @@ from history import load  # noqa: E402
 
 PATCHES = HERE / "mutants.d"
 FOLDER = CACHE / "mutants"
-# What the module is built from.
+# What the module and idempotencyctl are built from, and the service.
 SOURCES = ("WORKSPACE", "BUILD", ".bazelrc", "api", "bazel", "source", "sql")
+SERVICE = "test/chaos"
 TARGET = "//source:libidempotency.so"
+CTL_TARGET = "//source/cli:idempotencyctl"
 LONGEST_BUILD = 900.0
 LONGEST_RUN = 180.0
 MOST_TRIES = 5
@@ -50,6 +52,22 @@ class Mutant:
     rule: str
     patch: Path
     store: str = "postgres"
+
+
+@dataclasses.dataclass(frozen=True)
+class Built:
+    """What a run uses in place of the tree's own."""
+
+    module: Path
+    ctl: Path | None = None  # It migrates the database.
+    service: Path | None = None
+    seconds: float = 0.0
+
+    def words(self) -> list[str]:
+        words = ["--module", self.module]
+        words += ["--ctl", self.ctl] if self.ctl else []
+        words += ["--service", self.service] if self.service else []
+        return [str(word) for word in words]
 
 
 @dataclasses.dataclass
@@ -86,15 +104,38 @@ class Copy:
         for name in SOURCES:
             copy = shutil.copytree if (ROOT / name).is_dir() else shutil.copy2
             copy(ROOT / name, self._tree / name)
+        (self._tree / SERVICE).mkdir(parents=True)
+        for file in HERE.glob("*.py"):
+            shutil.copy2(file, self._tree / SERVICE)
 
-    def build(self, mutant: Mutant) -> Path:
+    def build(self, mutant: Mutant) -> Built:
+        begin = time.monotonic()
+        patch = mutant.patch.read_text()
         with self._patched(mutant.patch):
-            self._bazel("build", "--config=opt", "--symlink_prefix=.cache/", TARGET)
-        module_file = FOLDER / f"{mutant.name}.so"
+            if f" b/{SERVICE}/" in patch:
+                return Built(module(), service=self._keep_service(mutant))
+            in_schema = " b/sql/" in patch
+            targets = [TARGET, CTL_TARGET] if in_schema else [TARGET]
+            self._bazel("build", "--config=opt", "--symlink_prefix=.cache/", *targets)
+            return Built(
+                self._keep("libidempotency.so", f"{mutant.name}.so"),
+                self._keep("cli/idempotencyctl", f"{mutant.name}.ctl") if in_schema else None,
+                seconds=round(time.monotonic() - begin, 1),
+            )
+
+    def _keep(self, output: str, name: str) -> Path:
+        kept = FOLDER / name
         # Bazel writes its outputs without permission to write.
-        module_file.unlink(missing_ok=True)
-        shutil.copyfile(self._tree / ".cache" / "bin" / "source" / "libidempotency.so", module_file)
-        return module_file
+        kept.unlink(missing_ok=True)
+        shutil.copyfile(self._tree / ".cache" / "bin" / "source" / output, kept)
+        kept.chmod(0o755)
+        return kept
+
+    def _keep_service(self, mutant: Mutant) -> Path:
+        folder = FOLDER / f"{mutant.name}.service"
+        shutil.rmtree(folder, ignore_errors=True)
+        shutil.copytree(self._tree / SERVICE, folder)
+        return folder / "service.py"
 
     def close(self) -> None:
         with contextlib.suppress(CannotRun):
@@ -128,14 +169,14 @@ class Copy:
             raise CannotRun(f"bazel {words[0]} failed:\n{done.stderr[-4000:]}")
 
 
-def run_scenarios(names: list[str], module_file: Path, seed: int, store: str) -> Verdict:
+def run_scenarios(names: list[str], built: Built, seed: int, store: str) -> Verdict:
     """Until each of them has struck: on a busy machine the moment that one is aimed at may not come, and one
     may take away another's. So those that missed theirs are played again by themselves. A run that could not
     be carried out is repeated once."""
     begin, left, broken = time.monotonic(), names, False
     for later in range(MOST_TRIES):
         try:
-            verdict = run_once(left, module_file, seed + later, store)
+            verdict = run_once(left, built, seed + later, store)
         except CannotRun as error:
             if broken:
                 raise
@@ -148,7 +189,7 @@ def run_scenarios(names: list[str], module_file: Path, seed: int, store: str) ->
     raise CannotRun(f"the moment for {', '.join(left)} did not come in {MOST_TRIES} runs")
 
 
-def run_once(names: list[str], module_file: Path, seed: int, store: str) -> Verdict:
+def run_once(names: list[str], built: Built, seed: int, store: str) -> Verdict:
     history, figures = FOLDER / "history.jsonl", FOLDER / "figures.json"
     for file in (history, figures):
         file.unlink(missing_ok=True)
@@ -162,7 +203,7 @@ def run_once(names: list[str], module_file: Path, seed: int, store: str) -> Verd
         "--seconds",
         "0",
     ]
-    command += ["--module", module_file, "--seed", str(seed), "--history", history, "--json", figures]
+    command += [*built.words(), "--seed", str(seed), "--history", history, "--json", figures]
     command += ["--store", store]
     begin = time.monotonic()
     try:
@@ -184,11 +225,11 @@ def run_once(names: list[str], module_file: Path, seed: int, store: str) -> Verd
     )
 
 
-def run_mutant(mutant: Mutant, built: Future[tuple[Path, float]], seed: int) -> dict:
+def run_mutant(mutant: Mutant, building: Future[Built], seed: int) -> dict:
     result = {"name": mutant.name, "bug": mutant.bug, "scenario": mutant.scenario}
     try:
-        module_file, build_seconds = built.result()
-        verdict = run_scenarios([mutant.scenario], module_file, seed, mutant.store)
+        built = building.result()
+        verdict = run_scenarios([mutant.scenario], built, seed, mutant.store)
     except CannotRun as error:
         print(f"{mutant.name}: {error}", file=sys.stderr)
         return {**result, "caught": False, "seconds": 0, "how": [], "error": str(error)}
@@ -196,7 +237,7 @@ def run_mutant(mutant: Mutant, built: Future[tuple[Path, float]], seed: int) -> 
     rules = ", ".join(verdict.rules) or "nothing"
     print(
         f"{mutant.name}: {'caught' if caught else 'NOT CAUGHT'} by {mutant.scenario}: {rules};"
-        f" {verdict.seconds} s (built in {build_seconds} s)",
+        f" {verdict.seconds} s (built in {built.seconds} s)",
         flush=True,
     )
     return {
@@ -204,7 +245,7 @@ def run_mutant(mutant: Mutant, built: Future[tuple[Path, float]], seed: int) -> 
         "caught": caught,
         "seconds": verdict.seconds,
         "how": verdict.rules,
-        "build_seconds": build_seconds,
+        "build_seconds": built.seconds,
     }
 
 
@@ -213,7 +254,7 @@ def run_control(mutants: list[Mutant], seed: int) -> dict:
     result = {"scenarios": [], "violations": 0, "rules": [], "seconds": 0.0}
     for store in sorted({mutant.store for mutant in mutants}):
         scenarios = sorted({mutant.scenario for mutant in mutants if mutant.store == store})
-        verdict = run_scenarios(scenarios, module(), seed, store)
+        verdict = run_scenarios(scenarios, Built(module()), seed, store)
         if verdict.violations:
             print(f"the module as it is is accused:\n{verdict.text}", file=sys.stderr)
         print(f"no mutant, {store}: {verdict.violations} violations, {verdict.seconds} s", flush=True)
@@ -239,20 +280,14 @@ def arguments(known: list[str]) -> argparse.Namespace:
     return options
 
 
-def build_timed(copy: Copy, mutant: Mutant) -> tuple[Path, float]:
-    begin = time.monotonic()
-    built = copy.build(mutant)
-    return built, round(time.monotonic() - begin, 1)
-
-
 def run_all(mutants: list[Mutant], options: argparse.Namespace) -> tuple[list[dict], dict | None]:
     copy = Copy()
     # One build at a time, ahead of the runs.
     with ThreadPoolExecutor(max_workers=1) as builder, contextlib.closing(copy):
-        builds = [builder.submit(build_timed, copy, mutant) for mutant in mutants]
+        builds = [builder.submit(copy.build, mutant) for mutant in mutants]
         if options.build_only:
             for mutant, built in zip(mutants, builds, strict=True):
-                print(f"{mutant.name}: built in {built.result()[1]} s", flush=True)
+                print(f"{mutant.name}: built in {built.result().seconds} s", flush=True)
             return [], None
         control = None
         if not options.no_control:

@@ -92,9 +92,10 @@ class OwnWork:
     async def _commit(self, work: "_Request", point: str | None) -> None:
         if work.phases == 2 and point != FIRST:
             async with self._transaction("") as connection:
-                await self._begin(connection, work)
-                await self._take_effect(connection, work, FIRST)
-                await connection.execute("SELECT idempotency.checkpoint(%s, %s)", [work.attempt, FIRST])
+                # The request's may be older than the record's: it may have been sent twice.
+                if await self._begin(connection, work) != FIRST:
+                    await self._take_effect(connection, work, FIRST)
+                    await connection.execute("SELECT idempotency.checkpoint(%s, %s)", [work.attempt, FIRST])
             self._crash("between", work.wish)
             await asyncio.sleep(work.pause)
         if work.denied:
@@ -109,12 +110,15 @@ class OwnWork:
             )
             self._crash("open", work.wish)
 
-    async def _begin(self, connection: psycopg.AsyncConnection, work: "_Request") -> None:
-        if work.begins:
-            cursor = await connection.execute("SELECT * FROM idempotency.begin_work(%s)", [work.attempt])
-            tenant, operation, key, point = await cursor.fetchone()
-            identity = [name.decode() for name in (tenant, operation, key)]
-            self._write("begun", number=work.facts["number"], identity=identity, point=point)
+    async def _begin(self, connection: psycopg.AsyncConnection, work: "_Request") -> str | None:
+        """The recovery point, if it is asked for."""
+        if not work.begins:
+            return None
+        cursor = await connection.execute("SELECT * FROM idempotency.begin_work(%s)", [work.attempt])
+        *names, point = await cursor.fetchone()
+        identity = [name.decode() for name in names]
+        self._write("begun", number=work.facts["number"], identity=identity, point=point)
+        return point
 
     async def _take_effect(self, connection: psycopg.AsyncConnection, work: "_Request", phase: str) -> None:
         ordered = work.outbox == "all" or (work.outbox == "last" and phase == LAST)
@@ -176,7 +180,9 @@ class _Request:
         breaks, denied = chance.random() < _NO_ANSWER, chance.random() < _DENIED
         if wish:
             begins, differs, held, breaks, denied = True, False, False, False, False
-        self.begins = wish.get("begins", begins)
+        # What may come twice must ask.
+        twice = self.phases == 2 and plan.ROUTES[facts["operation"]].resends
+        self.begins = wish.get("begins", begins or twice)
         status = wish.get("status", status)
         no_result = status in (*plan.RETRYABLE, *plan.RELEASED, *plan.DOUBTFUL)
         # What is said and what is committed are two things, sometimes.

@@ -63,6 +63,23 @@ class Owning(Parts):
             await self._begin(sender, task, one, _WORK, sprung)
         return await self._check_own(sprung.is_set(), task, other, "it is committed")
 
+    async def own_timed_out(self) -> bool:
+        """The service takes too long, or the request does not arrive: the next one runs at once."""
+        done = await asyncio.gather(
+            self._lose("own_hasty", None, {**_WORK, "work": 0.9}),
+            self._lose("own_hasty", None, {**_WORK, "hold": 0.9}),
+            self._lose("own", _cut, _WORK),
+            self._lose("own_detached", _cut, _WORK),
+        )
+        return any(done)
+
+    async def _lose(self, operation: str, action, wish: dict) -> bool:
+        one, other = self._gateways()
+        task = self._keys.new(operation, aim="late")
+        async with self._sender() as sender, self._trap(task, one, Boundary.UPSTREAM_SENT, action) as sprung:
+            await self._begin(sender, task, one, {**wish, "phases": 1, "outbox": "last"}, sprung)
+        return await self._check_own(sprung.is_set(), task, other, "nothing is unknown")
+
     # --- the service's connection to its database
 
     async def own_commit_lost(self) -> bool:

@@ -27,7 +27,18 @@ def test_every_known_bug_has_a_patch():
         "host-not-compared",
         "local-clock-lease",
         "locked-row-waited-for",
+        "own-checkpoint-after-commit",
+        "own-checkpoint-unfenced",
+        "own-completed-twice",
+        "own-completion-overwritten",
+        "own-completion-unfenced",
+        "own-outbox-after-commit",
+        "own-phase-forgotten",
+        "own-response-over-http",
+        "own-timeout-unknown",
+        "own-work-not-locked",
         "proxy-answer-trusted",
+        "recovery-point-not-sent",
         "redirect-forgotten",
         "release-after-timeout",
         "resolve-not-audited",
@@ -48,6 +59,13 @@ def test_patch_applies(mutant: Mutant):
     command = ["git", "apply", "--check", mutant.patch]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
+def test_scenario_exists(mutant: Mutant):
+    from aims import SCENARIOS  # `mutate` has made its modules known.
+
+    assert mutant.scenario in SCENARIOS
 
 
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
