@@ -1,9 +1,11 @@
 // The service behind Envoy in benchmarks: answers 201 with a JSON body to every request, on one
-// thread, and does nothing else.
+// thread, and does nothing else, but for the payments.
 //
-//   http_upstream PORT
+//   http_upstream PORT [CONNINFO]
 //
 //   POST /…/N      answers with N bytes
+//   POST /paid/N   inserts a row into the table `payment` of CONNINFO's database, then answers
+//   POST /own/N    the same; the transaction also completes the request's record with the response
 //   POST /hold/…   is not answered before GET /release, which answers all of them
 //   GET /held      how many wait
 #include <arpa/inet.h>
@@ -13,6 +15,7 @@
 #include <cstdlib>
 #include <fmt/format.h>
 #include <map>
+#include <memory>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <set>
@@ -22,6 +25,8 @@
 #include <unistd.h>
 
 #include "bench/http1_head.h"
+#include "bench/payments.h"
+#include "bench/watched.h"
 
 namespace idempotency::bench {
 namespace {
@@ -32,11 +37,19 @@ std::string message(int status, std::string_view body) {
       body.size(), body);
 }
 
-struct Client {
+class Upstream;
+
+struct Client : Watched {
+  Client(Upstream& upstream, int socket) : upstream(upstream), socket(socket) {}
+  void onReady(uint32_t events) override;
+
+  Upstream& upstream;
   int socket;
   std::string input;
   std::string output;    // What the socket did not take yet.
   bool blocked = false;  // Waits for room in the socket.
+  bool paying = false;   // A transaction refers to it.
+  bool gone = false;     // To be deleted after that.
 };
 
 class Upstream {
@@ -44,6 +57,10 @@ public:
   explicit Upstream(uint16_t port) : poll_(epoll_create1(0)), listener_(listenOn(port)) {}
 
   bool listening() const { return listener_ >= 0; }
+  bool connect(const char* conninfo) {
+    payments_ = std::make_unique<Payments>(poll_, conninfo);
+    return payments_->connected();
+  }
 
   [[noreturn]] void run() {
     watch(EPOLL_CTL_ADD, listener_, EPOLLIN, nullptr);
@@ -54,10 +71,29 @@ public:
         if (events[i].data.ptr == nullptr) {
           acceptAll();
         } else {
-          onReady(*static_cast<Client*>(events[i].data.ptr));
+          static_cast<Watched*>(events[i].data.ptr)->onReady(events[i].events);
         }
       }
     }
+  }
+
+  void onReady(Client& client) {
+    char buffer[65536];
+    const ssize_t size = recv(client.socket, buffer, sizeof(buffer), 0);
+    if (size == 0 || (size < 0 && errno != EAGAIN)) {
+      held_.erase(&client);
+      close(client.socket);
+      client.gone = true;
+      if (!client.paying) {
+        delete &client;
+      }
+      return;
+    }
+    if (size > 0) {
+      client.input.append(buffer, static_cast<size_t>(size));
+      answerAll(client);
+    }
+    flush(client);
   }
 
 private:
@@ -77,10 +113,7 @@ private:
   }
 
   void watch(int operation, int socket, uint32_t what, Client* client) {
-    epoll_event event{};
-    event.events = what;
-    event.data.ptr = client;
-    epoll_ctl(poll_, operation, socket, &event);
+    bench::watch(poll_, operation, socket, what, client);
   }
 
   void acceptAll() {
@@ -91,24 +124,8 @@ private:
       }
       const int on = 1;
       setsockopt(socket, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
-      watch(EPOLL_CTL_ADD, socket, EPOLLIN, new Client{socket, {}, {}, false});
+      watch(EPOLL_CTL_ADD, socket, EPOLLIN, new Client(*this, socket));
     }
-  }
-
-  void onReady(Client& client) {
-    char buffer[65536];
-    const ssize_t size = recv(client.socket, buffer, sizeof(buffer), 0);
-    if (size == 0 || (size < 0 && errno != EAGAIN)) {
-      held_.erase(&client);
-      close(client.socket);
-      delete &client;
-      return;
-    }
-    if (size > 0) {
-      client.input.append(buffer, static_cast<size_t>(size));
-      answerAll(client);
-    }
-    flush(client);
   }
 
   void answerAll(Client& client) {
@@ -121,13 +138,16 @@ private:
       if (client.input.size() < whole) {
         return;
       }
-      answer(client, head->secondWord());
+      answer(client, *head);
       client.input.erase(0, whole);
     }
   }
 
-  void answer(Client& client, std::string_view path) {
-    if (path.starts_with("/hold/")) {
+  void answer(Client& client, const Http1Head& head) {
+    const std::string_view path = head.secondWord();
+    if (path.starts_with("/paid/") || path.starts_with("/own/")) {
+      pay(client, path, head.header("idempotency-attempt").value_or(""));
+    } else if (path.starts_with("/hold/")) {
       held_.insert(&client);
     } else if (path == "/held") {
       client.output += message(200, fmt::format("{}", held_.size()));
@@ -139,10 +159,36 @@ private:
       held_.clear();
       client.output += message(200, "{}");
     } else {
-      size_t size = 0;
-      std::from_chars(path.begin() + path.rfind('/') + 1, path.end(), size);
-      client.output += ofSize(size);
+      client.output += ofSize(sizeIn(path));
     }
+  }
+
+  // One request at a time comes on a connection.
+  void pay(Client& client, std::string_view path, std::string_view attempt) {
+    const std::string& response = ofSize(sizeIn(path));
+    client.paying = true;
+    auto done = [this, &client, &response](bool committed) {
+      client.paying = false;
+      if (client.gone) {
+        delete &client;
+        return;
+      }
+      client.output += committed ? response : message(500, "{}");
+      flush(client);
+    };
+    if (path.starts_with("/own/")) {
+      const std::string_view body =
+          std::string_view(response).substr(response.find("\r\n\r\n") + 4);
+      payments_->insertAndComplete(attempt, body, std::move(done));
+    } else {
+      payments_->insert(attempt, std::move(done));
+    }
+  }
+
+  static size_t sizeIn(std::string_view path) {
+    size_t size = 0;
+    std::from_chars(path.begin() + path.rfind('/') + 1, path.end(), size);
+    return size;
   }
 
   const std::string& ofSize(size_t size) {
@@ -173,21 +219,29 @@ private:
 
   const int poll_;
   const int listener_;
+  std::unique_ptr<Payments> payments_;
   std::set<Client*> held_;
   std::map<size_t, std::string> answers_;
 };
+
+void Client::onReady(uint32_t) {
+  upstream.onReady(*this);
+}
 
 }  // namespace
 }  // namespace idempotency::bench
 
 int main(int count, char** words) {
-  if (count != 2) {
-    std::fprintf(stderr, "usage: http_upstream PORT\n");
+  if (count != 2 && count != 3) {
+    std::fprintf(stderr, "usage: http_upstream PORT [CONNINFO]\n");
     return 2;
   }
   idempotency::bench::Upstream upstream(static_cast<uint16_t>(std::atoi(words[1])));
   if (!upstream.listening()) {
     std::fprintf(stderr, "http_upstream: port %s is taken\n", words[1]);
+    return 1;
+  }
+  if (count == 3 && !upstream.connect(words[2])) {
     return 1;
   }
   upstream.run();

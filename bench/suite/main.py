@@ -10,13 +10,27 @@ from pathlib import Path
 
 from harness.process import Workspace
 
-from . import ROOT, compare, detached, filter_group, peers, plot, programs, scaling, servers, stored_keys
+from . import (
+    ROOT,
+    compare,
+    detached,
+    filter_group,
+    own_transaction,
+    peers,
+    plot,
+    programs,
+    scaling,
+    servers,
+    stored_keys,
+)
 from .filter_group import Bench
 from .results import Results, show
 from .rounds import interleave
 
 GROUPS = ("all", "filter", "store", "micro", "peers", "scaling")
-DETACHED = "detached"  # Not part of `all`: `filter` has it.
+# Not part of `all`: `filter` has them.
+DETACHED = "detached"
+OWN = "own"
 COMPARE = "compare"  # Not part of `all`: it needs another checkout.
 
 
@@ -37,6 +51,7 @@ def run_filter(bench: Bench, arguments: argparse.Namespace, results: Results) ->
     results.add("held", held)
     results.ratios.append(filter_group.held_ratio(held))
     detached.run(bench, arguments.rounds, results)
+    own_transaction.run(bench, arguments.rounds, results)
     if arguments.group == "filter":
         _run_stored_keys(bench, [stored_keys.FEW, arguments.keys], arguments, results)
 
@@ -87,7 +102,7 @@ def run(arguments: argparse.Namespace) -> Results:
     for group in ("micro", "store"):
         if group in chosen:
             run_programs(group, arguments, results)
-    if not {"filter", "peers", "scaling", DETACHED, COMPARE} & {*chosen}:
+    if not {"filter", "peers", "scaling", DETACHED, OWN, COMPARE} & {*chosen}:
         return results
     workspace = Workspace()
     try:
@@ -96,6 +111,8 @@ def run(arguments: argparse.Namespace) -> Results:
             run_filter(bench, arguments, results)
         if DETACHED in chosen:
             detached.run(bench, arguments.rounds, results)
+        if OWN in chosen:
+            own_transaction.run(bench, arguments.rounds, results)
         if "peers" in chosen:
             run_peers(bench, arguments, results)
         if "scaling" in chosen:
@@ -113,7 +130,7 @@ def run(arguments: argparse.Namespace) -> Results:
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="bench/run", description=__doc__)
-    parser.add_argument("group", choices=(*GROUPS, DETACHED, COMPARE), nargs="?", default="all")
+    parser.add_argument("group", choices=(*GROUPS, DETACHED, OWN, COMPARE), nargs="?", default="all")
     parser.add_argument("--rounds", type=int, default=5, help="interleaved rounds; fewer than 5 say nothing")
     parser.add_argument("--seconds", type=float, default=3, help="of each run")
     parser.add_argument("--keys", type=int, default=10_000_000, help="stored keys of claim_p50_10m_vs_1k")

@@ -61,11 +61,12 @@ class Database(Postgres):
 
 
 class Upstream:
-    def __init__(self, workspace: Workspace) -> None:
+    def __init__(self, workspace: Workspace, conninfo: str | None = None) -> None:
+        """`conninfo`: of the database with its payments."""
         self.port = free_port()
         log = workspace.new_folder("upstream") / "upstream.log"
-        program = built("bench/http_upstream")
-        self.process = Process(workspace, "http_upstream", [program, str(self.port)], log)
+        command = [built("bench/http_upstream"), str(self.port), *([conninfo] if conninfo else [])]
+        self.process = Process(workspace, "http_upstream", command, log)
         wait_for(self._answers, "the upstream answers")
 
     def held(self) -> int:
@@ -154,9 +155,9 @@ def start_idle(workspace: Workspace, upstream: Upstream) -> Envoy:
     return start_envoy(workspace, config, env={"ENVOY_DYNAMIC_MODULES_SEARCH_PATH": str(folder)})
 
 
-def keyed_config(upstream: Upstream, store: dict, **fields) -> EnvoyConfig:
-    """The filter as users have it; `fields` are more of its config."""
-    policy = {"enforcement": "REQUIRED", "operation": "create-payment"}
+def keyed_config(upstream: Upstream, store: dict, more: dict | None = None, **fields) -> EnvoyConfig:
+    """The filter as users have it; `more` of its policy, `fields` are more of its config."""
+    policy = {"enforcement": "REQUIRED", "operation": "create-payment", **(more or {})}
     return _policy(_base(upstream, store), policy).filter(**fields)
 
 

@@ -38,11 +38,11 @@ class Settling:
         waiting = self._choose()
         askers = [self._ask_all(waiting, number) for number in range(_AT_ONCE)]
         await asyncio.gather(self._watching, *askers)
+        await self._wait_for_transactions()
         for entry in await asyncio.to_thread(self._world.audit, plan.AUDITED):
             self._recorder.add("audit", **entry)
         for row in await self._last_rows():
             self._recorder.add("row", **row)
-        # With them, so that every row is there which a late commit has changed.
         for effect in await asyncio.to_thread(self._world.effects):
             self._recorder.add("effect", **effect)
         for order in await asyncio.to_thread(self._world.orders):
@@ -66,6 +66,12 @@ class Settling:
         self.unsettled = len(seen)
         for event in seen.values():
             self._recorder.add("unsettled", **event)
+
+    async def _wait_for_transactions(self) -> None:
+        """Until those that the service has begun have ended: what they commit is judged, too."""
+        end = time.monotonic() + plan.SLACK
+        while await asyncio.to_thread(self._world.open_transactions) and time.monotonic() < end:
+            await asyncio.sleep(0.1)
 
     async def _last_rows(self) -> list[dict]:
         """When no claim is left, or has had the time to end by itself."""

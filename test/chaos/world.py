@@ -200,6 +200,11 @@ class World:
         found = self.database.query(f"SELECT {', '.join(columns)} FROM chaos.effect ORDER BY at")
         return [dict(zip(columns, row, strict=True)) for row in found]
 
+    def open_transactions(self) -> int:
+        """Of the service."""
+        sql = "SELECT count(*) FROM pg_stat_activity WHERE usename = %s AND state <> 'idle'"
+        return self.database.query(sql, SERVICE)[0][0] if self.database else 0
+
     def orders(self) -> list[dict]:
         """What is in the outbox."""
         if not self.database:
