@@ -247,6 +247,46 @@ def test_records_that_are_unknown_already_are_found_and_counted(migrate, query):
     assert query("SELECT count(*) FROM idempotency.unsettled") == [(10,)]
 
 
+# The page's statements that build the index of version 7 before the migration.
+BEFORE_VERSION_7 = re.findall(
+    r"^(?:ALTER TABLE|CREATE INDEX CONCURRENTLY) .*;$", PAGE.read_text(), re.MULTILINE
+)
+
+
+def test_the_index_of_version_7_can_be_built_before(migrate, query):
+    assert migrate().returncode == 0
+    alone = shape(query), rights(query)
+    query("DROP SCHEMA idempotency CASCADE")
+    assert migrate("--to", "6").returncode == 0
+    for statement in BEFORE_VERSION_7:
+        query(statement)
+    index = "SELECT relfilenode FROM pg_class WHERE relname = 'record_own_attempt'"
+    before = query(index)
+    assert migrate().returncode == 0
+    assert (shape(query), rights(query)) == alone
+    assert query(index) == before
+
+
+def test_an_index_of_version_7_that_was_not_finished_is_refused(server, database, migrate, query):
+    assert migrate("--to", "6").returncode == 0
+    column, index = BEFORE_VERSION_7
+    query(column)
+    # An older snapshot keeps it from ending.
+    with server.connect(database) as stranger:
+        stranger.execute("BEGIN ISOLATION LEVEL REPEATABLE READ")
+        stranger.execute("SELECT count(*) FROM idempotency.record")
+        with server.connect(database) as owner:
+            owner.execute("SET statement_timeout = '200ms'")
+            with pytest.raises(psycopg.errors.QueryCanceled):
+                owner.execute(index)
+        stranger.execute("ROLLBACK")
+    result = migrate()
+    assert (result.returncode, version(query)) == (1, 6)
+    assert "record_own_attempt is not valid: drop it" in result.stderr
+    query("DROP INDEX idempotency.record_own_attempt")
+    assert migrate().returncode == 0
+
+
 def test_after_the_rename_nothing_has_an_old_name(migrate, query):
     assert migrate().returncode == 0
     names = query(
@@ -938,7 +978,9 @@ def test_sql_of_the_page_runs(server, database, migrate, query):
     try:
         server.query("CREATE ROLE app_owner LOGIN")
         for block in blocks:
-            query(block)
+            # One statement at a time: together they are a transaction, in which CONCURRENTLY fails.
+            for statement in block.split(";\n") if "CONCURRENTLY" in block else [block]:
+                query(statement)
         assert query("SELECT pg_has_role('gateway', 'idempotency_filter', 'USAGE')") == [(True,)]
         assert query("SELECT status FROM idempotency.records WHERE key = 'k'") == [(201,)]
         assert query("SELECT topic, payload FROM idempotency.outbox") == [

@@ -956,6 +956,27 @@ def test_checkpoints_and_completions_are_hot_updates(db):
         assert updates == (3, 3)
 
 
+def test_neither_services_nor_the_reaper_use_up_multixacts(db):
+    """A row that two transactions lock costs one; here each row has one at a time, and no subtransaction."""
+
+    def next_one() -> int:
+        db.query("CHECKPOINT")
+        return db.query("SELECT next_multixact_id::text::bigint FROM pg_control_checkpoint()")[0][0]
+
+    before = next_one()
+    for _ in range(20):
+        attempt = db.claim(ttl="1 s", age="2 s")
+        with db.session() as service:
+            for call in CALLS.values():
+                if call != CALLS["complete"]:
+                    service.execute(call, [attempt])
+            service.execute(CALLS["complete"], [attempt])
+            service.commit()
+    db.query("UPDATE idempotency.record SET expires_at = now(), reap_at = now()")
+    assert db.query("SELECT deleted FROM idempotency.reap(100, false)") == [(20,)]
+    assert next_one() == before
+
+
 @on_each_major
 def test_the_partial_index_is_used_and_holds_opted_in_records_only(db):
     db.query("TRUNCATE idempotency.record")

@@ -6,13 +6,13 @@
 #include <cstdint>
 #include <iostream>
 #include <optional>
-#include <simdjson.h>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include <absl/strings/escaping.h>
+#include <simdjson.h>
 
 #include "source/message/headers.h"
 #include "source/message/stored_response.h"
