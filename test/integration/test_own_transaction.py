@@ -17,7 +17,11 @@ from harness.wait import wait_for
 from harness.wire import Http1Connection, WireResponse
 
 # What the service commits: complete() in the transaction of its effect.
-JSON = {"status": 201, "headers": {"content-type": "application/json", "x-a": ["1", "2"]}, "body": '{"id": 7}'}
+JSON = {
+    "status": 201,
+    "headers": {"content-type": "application/json", "x-a": ["1", "2"]},
+    "body": '{"id": 7}',
+}
 STORED = {
     "json": JSON,
     "error": {"status": 422, "headers": {"x-why": "no money"}, "body": "declined"},
@@ -33,15 +37,22 @@ STORED = {
         "trailers": {"grpc-status": "0"},
     },
 }
+
+
+def text(body: str) -> str:
+    """As the upstream is told a body: `body` is the request's."""
+    return body.encode().hex()
+
+
 # What arrives over HTTP after that commit.
 SENT = {
-    "same status": {"status": 201, "body": "something else", "headers_sent": [["x-b", "1"]]},
-    "server error": {"status": 500, "body": "broken after the commit"},
-    "no such thing": {"status": 404, "body": ""},
+    "same status": {"status": 201, "body_hex": text("something else"), "headers_sent": [["x-b", "1"]]},
+    "server error": {"status": 500, "body_hex": text("broken after the commit")},
+    "no such thing": {"status": 404, "body_hex": text("")},
     "no body": {"status": 204},
     "chunks": {"body_size": 100_000, "framing": "chunked"},
-    "trailers": {"body": "x", "trailers": [["x-other", "1"], ["x-sum", "0"]], "framing": "chunked"},
-    "unauthorized": {"status": 401, "body": "released otherwise"},
+    "trailers": {"body_hex": text("x"), "trailers": [["x-other", "1"], ["x-sum", "0"]], "framing": "chunked"},
+    "unauthorized": {"status": 401, "body_hex": text("released otherwise")},
     "closed": {"fault": "close_after_read"},
     "reset": {"fault": "reset_after_read"},
     "timeout": {"delay_ms": 3000},
@@ -65,7 +76,7 @@ def change(config: EnvoyConfig, workspace: Workspace) -> None:
     config.route("/other/", {"enforcement": "REQUIRED"})
     wait = {"action": "WAIT", "wait": "20s"}
     config.route("/wait/", {**PLAIN, "in_flight": wait}, timeout="60s")
-    config.route("/lease-retry/", {**RETRY, "lease": "3s"}, timeout="60s")
+    config.route("/lease-retry/", {**RETRY, "lease": "3s", "completion_timeout": "2s"}, timeout="60s")
     config.private_listener(workspace.new_folder("runs") / "runs.sock")
 
 
@@ -150,9 +161,7 @@ def test_the_client_gets_what_the_service_has_committed(every_site, path, http2)
             sent = {name: value for name, value in sent.items() if name != "framing"}
         key = new_key()
         what = f"{stored_as} stored, {sent_as} sent"
-        first = site.send(
-            path, key, http2=http2, **service(site, [BEGIN, EFFECT, complete(stored)]), **sent
-        )
+        first = site.send(path, key, http2=http2, **service(site, [BEGIN, EFFECT, complete(stored)]), **sent)
         retry = site.send(path, key, http2=http2)
         try:
             is_stored(first, stored, http2)
@@ -168,14 +177,16 @@ def test_the_client_gets_what_the_service_has_committed(every_site, path, http2)
 
 @pytest.mark.parametrize("path", ["/d-up/", "/d-h2/"])
 def test_a_response_that_is_cut_short_is_replaced_for_a_detached_run(every_site, path):
-    """An attached client gets Envoy's error here, because Envoy gives the filter no chance; its retry is replayed."""
+    """An attached client gets Envoy's error: Envoy gives the filter no chance. Its retry is replayed."""
     for fault in ("close_mid_body", "reset_mid_body"):
         key = new_key()
         first = every_site.send(path, key, **service(every_site), fault=fault, body_size=1000)
         is_stored(first, JSON, False)
         assert seen(first) == seen(every_site.send(path, key))
         key = new_key()
-        attached = every_site.send(path.replace("d-", ""), key, **service(every_site), fault=fault, body_size=1000)
+        attached = every_site.send(
+            path.replace("d-", ""), key, **service(every_site), fault=fault, body_size=1000
+        )
         assert attached.status in (502, 503)
         is_stored(every_site.send(path.replace("d-", ""), key), JSON, False)
         assert len(every_site.executions(key)) == 1
@@ -202,7 +213,7 @@ def test_it_is_counted_and_named_in_the_access_log(site):
 def test_a_result_may_be_larger_than_the_policy_stores_over_http(site):
     key = new_key()
     stored = {"status": 200, "headers": {}, "body": "far more than ten bytes"}
-    first = site.send("/small/", key, **service(site, [BEGIN, complete(stored)]), body="short")
+    first = site.send("/small/", key, **service(site, [BEGIN, complete(stored)]), body_hex=text("short"))
     is_stored(first, stored, False)
     is_stored(site.send("/small/", key), stored, False)
 
@@ -220,7 +231,7 @@ def test_another_envoy_replays_what_was_committed_before_the_first_one_was_kille
 
 
 def test_a_zombie_cannot_commit_after_another_attempt_has_taken_over(site):
-    """Its Envoy is killed, the lease runs out, the retry runs, and only then does the first service call the database."""
+    """Its Envoy is killed, its lease runs out, the retry runs; only then does it call the database."""
     key = new_key()
     with site.connect() as connection:
         site.begin(connection, "/lease-retry/", key, hold="zombie")
@@ -228,7 +239,9 @@ def test_a_zombie_cannot_commit_after_another_attempt_has_taken_over(site):
         (first,) = site.executions(key)
         site.envoy.kill9()
     site.start()
-    retry = wait_for(lambda: _unless(site.send("/lease-retry/", key, **service(site)), 409), "the retry runs", 30)
+    retry = wait_for(
+        lambda: _unless(site.send("/lease-retry/", key, **service(site)), 409), "the retry runs", 30
+    )
     is_stored(retry, JSON, False)
     assert len(site.executions(key)) == 2
     with psycopg.connect(database(site)) as db, pytest.raises(psycopg.Error) as refused:
@@ -270,7 +283,11 @@ def test_a_transaction_that_is_open_at_the_timeout_decides_when_it_ends(site):
     for path, commits in itertools.product(("/up-retry/", "/up/"), (True, False)):
         key, gate = new_key(), f"commit {path} {commits}"
         last = complete() if commits else "SELECT 1 / 0"
-        transactions = [["SELECT 1"], [BEGIN, EFFECT, last]] if commits else [[BEGIN, EFFECT, "SELECT pg_sleep(2.5)", last]]
+        transactions = (
+            [["SELECT 1"], [BEGIN, EFFECT, last]]
+            if commits
+            else [[BEGIN, EFFECT, "SELECT pg_sleep(2.5)", last]]
+        )
         options = {"hold_commit": gate} if commits else {}
         with ThreadPoolExecutor(1) as pool:
             first = pool.submit(site.send, path, key, **service(site, *transactions), **options)
@@ -282,7 +299,7 @@ def test_a_transaction_that_is_open_at_the_timeout_decides_when_it_ends(site):
                 site.upstream.release(gate)
             answer = first.result()
         if commits:
-            # In time, because completion_timeout was longer than the transaction: the timeout's 504 is replaced.
+            # completion_timeout was longer than the transaction, so the 504 of the time-out is replaced.
             is_stored(answer, JSON, False)
             assert effects(site, key) == 1
         else:
@@ -308,7 +325,9 @@ def test_without_retry_unknown_stays_until_the_service_completes_it(site):
 def test_with_retry_a_declared_unknown_stays_unknown(site):
     for value in ("unknown", "no such word"):
         key = new_key()
-        site.send("/up-retry/", key, **service(site, ["SELECT 1"]), headers_sent=[["idempotency-outcome", value]])
+        site.send(
+            "/up-retry/", key, **service(site, ["SELECT 1"]), headers_sent=[["idempotency-outcome", value]]
+        )
         assert site.state(key) == "unknown"
         assert code_of(site.send("/up-retry/", key)) == "idempotency_outcome_unknown"
 
@@ -321,12 +340,12 @@ def test_requests_that_wait_get_the_services_result_on_every_envoy(site, envoy):
     key = new_key()
     with ThreadPoolExecutor(5) as pool:
         first = pool.submit(
-            site.send, "/wait/", key, **service(site, hold="answer"), status=500, body="not this"
+            site.send, "/wait/", key, **service(site, hold="answer"), status=500, body_hex=text("not this")
         )
         site.upstream.wait_until_held("answer")
         waiting = [pool.submit(at.send, "/wait/", key) for at in (site, site, other, other)]
         for request in waiting:
-            # Those of the other Envoy find the commit by polling; all of them do, since it is durable already.
+            # They find the commit by polling: it is durable already.
             is_stored(request.result(), JSON, False)
         site.upstream.release("answer")
         is_stored(first.result(), JSON, False)
@@ -348,13 +367,12 @@ def test_a_detached_run_whose_client_has_left_ends_with_the_commit(site, fault):
 
 def test_while_the_store_does_not_answer_the_client_gets_the_true_answer_in_time(site):
     key = new_key()
-    with site.running("/brief/", key, **service(site)) as let_go:
-        with site.store_held() as release:
-            answer = let_go()
-            assert (answer.status, answer.header("idempotency-stored")) == (200, "false")
-            assert b'"id": 7' not in answer.body
-            with site.until_counted("ended.by_upstream"):
-                release()
+    with site.running("/brief/", key, **service(site)) as let_go, site.store_held() as release:
+        answer = let_go()
+        assert (answer.status, answer.header("idempotency-stored")) == (200, "false")
+        assert b'"id": 7' not in answer.body
+        with site.until_counted("ended.by_upstream"):
+            release()
     is_stored(site.send("/brief/", key), JSON, False)
 
 
@@ -371,7 +389,10 @@ def test_a_result_that_an_operator_has_written_meanwhile_is_what_all_get(site):
     key = new_key()
     with site.running("/patient/", key) as let_go, psycopg.connect(database(site)) as db:
         attempt = int(site.executions(key)[0]["attempt"])
-        db.execute("UPDATE idempotency.record SET state = 2, status = 200, tombstone = 1 WHERE attempt = %s", (attempt,))
+        db.execute(
+            "UPDATE idempotency.record SET state = 2, status = 200, tombstone = 1 WHERE attempt = %s",
+            (attempt,),
+        )
         db.commit()
         answer = let_go()
     # Nothing in it can be replayed, so this client keeps the true answer and learns that it is not stored.

@@ -82,11 +82,15 @@ class Application:
         None: committed. Else what the service answers that cannot commit.
         """
         try:
-            async with await psycopg.AsyncConnection.connect(behaviour.database, autocommit=True) as connection:
+            async with await psycopg.AsyncConnection.connect(
+                behaviour.database, autocommit=True
+            ) as connection:
                 for index, statements in enumerate(behaviour.transactions, 1):
                     async with connection.transaction():
                         for statement in statements:
-                            await connection.execute(statement, {"attempt": int(facts["attempt"]), "key": facts["key"]})
+                            await connection.execute(
+                                statement, {"attempt": int(facts["attempt"]), "key": facts["key"]}
+                            )
                         if behaviour.hold_commit and index == len(behaviour.transactions):
                             await self._scripts.hold(behaviour.hold_commit)
                     self._recorder.write("committed", **facts, transaction=index)
