@@ -237,6 +237,7 @@ CREATE DATABASE app OWNER idempotency_owner;
 -- The privileges of the module: idempotencyctl migrate grants this role only what it needs.
 CREATE ROLE idempotency_filter NOLOGIN;
 CREATE ROLE idempotency_upstream NOLOGIN;
+CREATE ROLE idempotency_worker NOLOGIN;
 CREATE ROLE idempotency_operator NOLOGIN;
 CREATE ROLE envoy LOGIN PASSWORD '$(<"$folder/envoy.password")' IN ROLE idempotency_filter;
 SQL
