@@ -25,8 +25,9 @@ struct ReplayContext {
 
 // Builds a replay: the stored headers in their order, then the content-length of the stored body (a
 // wrong one would break the connection), Idempotent-Replayed if it is one, and
-// Idempotency-Key-Expires, both readable by scripts in browsers. No body and no content-length for HEAD, 204, 205 and 304; no
-// content-length with trailers or for gRPC. With no_store, that is its only cache-control.
+// Idempotency-Key-Expires, both readable by scripts in browsers. No body and no content-length for
+// HEAD, 204, 205 and 304; no content-length with trailers or for gRPC. With no_store, that is its
+// only cache-control.
 //
 // None if the response must not be sent: its status is not final, or a field is not safe (see
 // isSafeField). The request then gets ResponseUnavailable.

@@ -263,9 +263,8 @@ std::string errorOf(const AttemptEnding& verdict, const Observation& seen) {
   const bool by_status =
       isServerError(seen.judged_status) && seen.declared == DeclaredOutcome::None;
   const bool by_policy = verdict.kind == EndingKind::Retryable && !verdict.not_known;
-  return by_policy || by_status
-             ? fmt::format("status_{}", seen.judged_status)
-             : std::string(verdict.rule);
+  return by_policy || by_status ? fmt::format("status_{}", seen.judged_status)
+                                : std::string(verdict.rule);
 }
 
 }  // namespace

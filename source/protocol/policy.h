@@ -93,9 +93,7 @@ struct Policy {
 
   // Whether an attempt without a known outcome lets the next request run. With RETRY alone that is
   // so only after its lease; in own transactions it has no effect that could still be committed.
-  bool retriesUnknown() const {
-    return own_transaction && on_lease_expired == LeaseExpired::Retry;
-  }
+  bool retriesUnknown() const { return own_transaction && on_lease_expired == LeaseExpired::Retry; }
   // Whether requests with this method are protected at all.
   bool covers(std::string_view method) const;
 };

@@ -224,11 +224,11 @@ void RunningAttempt::settle(const protocol::AttemptEnding& ending,
     bytes = message::serializeResponse(*stored);
     completed = completedBy(*claim_, *std::move(stored), stream_.keyHash());
   }
-  keeper_.settle(
-      *claim_, protocol::endingFor(ending, seen, std::move(bytes), reconcileAfter()),
-      std::move(completed),
-      answer_.expect(stream_.post(),
-                     [this](const runtime::SettleReport& report) { onSettled(report); }));
+  keeper_.settle(*claim_, protocol::endingFor(ending, seen, std::move(bytes), reconcileAfter()),
+                 std::move(completed),
+                 answer_.expect(stream_.post(), [this](const runtime::SettleReport& report) {
+                   onSettled(report);
+                 }));
   claim_.reset();
   phase_ = Phase::Settling;
 }

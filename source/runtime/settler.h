@@ -54,8 +54,9 @@ struct SettleRequest {
   // and it may have that of somebody else.
   std::function<void(bool certain)> on_done;
   // Runs at most once, on the store's thread, before the report, for a claim with own_transaction
-  // whose record the store found completed. `asked`: when it was asked. Returns what can be replayed
-  // of it. Null: nothing, and then the attempt is Fenced. May be empty, as if it returned null.
+  // whose record the store found completed. `asked`: when it was asked. Returns what can be
+  // replayed of it. Null: nothing, and then the attempt is Fenced. May be empty, as if it returned
+  // null.
   std::function<std::shared_ptr<const CompletedRecord>(const store::Record&, store::Deadline asked)>
       on_completed_by_upstream;
   // Runs exactly once when it has ended, after the others. May be empty.

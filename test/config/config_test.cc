@@ -1182,8 +1182,7 @@ TEST(ConfigTest, OwnTransactionsNeedPostgres) {
   EXPECT_EQ(messageOf(filter.status()), NoSqlite);
 
   const FilterConfig plain = mustLoadFilter(filterJson(""));
-  const RouteConfig route =
-      mustLoadRoute(R"({"own_transaction": true, "operation": "charge"})");
+  const RouteConfig route = mustLoadRoute(R"({"own_transaction": true, "operation": "charge"})");
   const auto policy = resolvePolicy(plain, &route);
   ASSERT_FALSE(policy.ok());
   EXPECT_EQ(messageOf(policy.status()), fmt::format("operation \"charge\": {}", NoSqlite));
@@ -1194,9 +1193,9 @@ TEST(ConfigTest, OwnTransactionsNeedPostgres) {
 
 TEST(ConfigTest, OwnTransactionsFallBackToTheFilter) {
   const auto load = [](std::string_view policy) {
-    return mustLoadFilter(fmt::format(
-        R"({{"store": {{"postgres": {{"conninfo": "host=db"}}}}, {}, "policy": {}}})", Tenant,
-        policy));
+    return mustLoadFilter(
+        fmt::format(R"({{"store": {{"postgres": {{"conninfo": "host=db"}}}}, {}, "policy": {}}})",
+                    Tenant, policy));
   };
   const RouteConfig silent = mustLoadRoute("{}");
   const RouteConfig on = mustLoadRoute(R"({"own_transaction": true})");

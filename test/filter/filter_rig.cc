@@ -28,10 +28,13 @@ fake::Config& FilterRig::config() {
   if (config_ == nullptr) {
     config_ = std::make_unique<fake::Config>(
         "idempotency",
-        fmt::format(R"({{"store": {{"sqlite": {{"path": "/never/opened.db", "timeout": "{}"}}}},
+        fmt::format(
+            R"({{"store": {{"{}": {{{}, "timeout": "{}"}}}},
                        "tenant": {{"sources": [{{"header": "x-tenant-id"}}]}},
                        "maintenance": {{"enabled": false}}{}{}}})",
-                    store_timeout_, filter_fields_.empty() ? "" : ", ", filter_fields_));
+            store_,
+            store_ == "sqlite" ? R"("path": "/never/opened.db")" : R"("conninfo": "host=never")",
+            store_timeout_, filter_fields_.empty() ? "" : ", ", filter_fields_));
     EXPECT_TRUE(config_->loaded());
   }
   return *config_;

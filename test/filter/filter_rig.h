@@ -22,6 +22,9 @@ protected:
   // A policy's fields besides enforcement and operation.
   void usePolicy(const std::string& fields);
 
+  // The config names PostgreSQL, for policies that only it allows; the store is the same.
+  void usePostgres() { store_ = "postgres"; }
+
   // How long a request waits for the store; patient by default.
   void useStoreTimeout(const std::string& duration) { store_timeout_ = duration; }
 
@@ -58,6 +61,7 @@ protected:
   static constexpr char KeyText[] = "0123456789abcdef";
 
 private:
+  std::string store_ = "sqlite";
   std::string store_timeout_ = "30s";
   std::string filter_fields_;
   std::string policy_fields_;

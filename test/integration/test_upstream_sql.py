@@ -1223,7 +1223,7 @@ def test_a_purge_takes_settled_effects_and_leaves_open_ones(db):
              dead_at = CASE WHEN payload = '"dead"' THEN now() END WHERE payload <> '"open"';
            UPDATE idempotency.record SET lease_until = now() - interval '1 second' WHERE key <> 'runs'"""
     )
-    purge = "SELECT records, running, more FROM idempotency.purge_tenant('tenant', 'a', 'r', false, 10)"
+    purge = "SELECT records, running, more FROM idempotency.purge_tenant('tenant', 'a', 'r', false, 1000)"
     assert db.query(purge) == [(3, 1, False)]
     assert {payload for _, _, payload in effects(db)} == {"open", "runs"}
 
@@ -1311,12 +1311,12 @@ def test_many_locked_rides_do_not_hold_the_reaper(db, rides):
     with db.session() as service, db.session("gateway", autocommit=True) as gateway:
         service.execute("SELECT FROM ride WHERE id < 30 FOR UPDATE")
         answers, slowest = [], 0.0
-        while not answers or answers[-1][2]:
+        while not answers or (answers[-1][2] and len(answers) < 9):
             began = time.monotonic()
             answers.append(gateway.execute(REAP).fetchone())
             slowest = max(slowest, time.monotonic() - began)
         assert sum(answer[1] for answer in answers) == 1
-        assert len(answers) <= 4
+        assert len(answers) in (3, 4)
         # Eleven waits of 50 ms each; the rest is the machine's.
         assert slowest < 5
     db.query("UPDATE idempotency.record SET reap_at = now()")

@@ -528,12 +528,11 @@ TEST(OwnTransactionTest, RetryFreesWhatIsNotKnown) {
   cut.complete = false;
   Observation no_grpc_status = response(200);
   no_grpc_status.grpc_status_missing = true;
-  for (const auto& [seen, error] : {std::pair(sent("response_timeout"), "response_timeout"),
-                                    std::pair(sent(EARLY "{remote_reset}"), EARLY),
-                                    std::pair(cut, "no_response"),
-                                    std::pair(no_grpc_status, "grpc_status_missing"),
-                                    std::pair(response(502), "status_502"),
-                                    std::pair(response(504), "status_504")}) {
+  for (const auto& [seen, error] :
+       {std::pair(sent("response_timeout"), "response_timeout"),
+        std::pair(sent(EARLY "{remote_reset}"), EARLY), std::pair(cut, "no_response"),
+        std::pair(no_grpc_status, "grpc_status_missing"), std::pair(response(502), "status_502"),
+        std::pair(response(504), "status_504")}) {
     SCOPED_TRACE(error);
     const AttemptEnding verdict = judgeOutcome(retriesUnknown(), seen);
     EXPECT_EQ(verdict.kind, EndingKind::Retryable);

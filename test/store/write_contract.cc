@@ -167,9 +167,9 @@ TEST_P(StoreContractTest, AbandonInEverySituation) {
 // With own_transaction, a result of the same attempt stays whatever the ending is, and comes back.
 // Everything else is as without it.
 TEST_P(StoreContractTest, SettlingLooksFirstWhereTheUpstreamSettlesItself) {
-  const std::vector<protocol::Ending> endings = {
-      protocol::Unknown{"late", std::nullopt}, completion("late"), protocol::Failed{"late"},
-      protocol::Released{}};
+  const std::vector<protocol::Ending> endings = {protocol::Unknown{"late", std::nullopt},
+                                                 completion("late"), protocol::Failed{"late"},
+                                                 protocol::Released{}};
   for (const WriteCase& test : WriteCases) {
     const store::WriteOutcome wanted[] = {test.mark_unknown, test.complete, test.fail,
                                           test.release};

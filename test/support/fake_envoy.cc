@@ -833,6 +833,17 @@ void envoy_dynamic_module_callback_http_send_response_trailers(StreamPtr stream,
                                                                const Field* trailers,
                                                                size_t count) {
   LIVE_STREAM()
+  const size_t map = static_cast<size_t>(HeaderMap::ResponseTrailers);
+  if (!s->reply.has_value() && s->map_exists[static_cast<size_t>(HeaderMap::Response)]) {
+    // A response is held. In Envoy these end it, and what was held goes on.
+    if (s->map_exists[map]) {
+      ADD_FAILURE() << "the response has trailers already";
+    }
+    s->maps[map] = fake::list(trailers, count);
+    s->map_exists[map] = true;
+    envoy_dynamic_module_callback_http_filter_continue_encoding(stream);
+    return;
+  }
   if (!s->reply.has_value() || s->reply->complete) {
     ADD_FAILURE() << "response trailers without headers, or after the end";
     return;

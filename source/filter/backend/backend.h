@@ -126,8 +126,8 @@ private:
   // The counters that only the store knows: adds what they have gained since the last time.
   void countStore(const store::StoreStatus& status);
   void onReport(const runtime::SettleReport& report);
-  // The store found the record of a claim completed: what can be replayed of it, which is now in the
-  // cache.
+  // The store found the record of a claim completed: what can be replayed of it, which is now in
+  // the cache.
   std::shared_ptr<const runtime::CompletedRecord> keepFound(const protocol::Identity& identity,
                                                             const store::Record& record,
                                                             store::Deadline asked);

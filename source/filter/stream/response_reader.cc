@@ -202,10 +202,10 @@ RequestTraits traitsOf(envoy::Stream stream) {
 
 std::optional<message::ReplayMessage> answerFrom(const runtime::CompletedRecord& completed,
                                                  const RequestTraits& request) {
-  auto message =
-      message::buildReplay(completed.response, {.head = request.head,
-                                                .replayed = false,
-                                                .expires_at = runtime::secondsOf(completed.expires_at)});
+  auto message = message::buildReplay(completed.response,
+                                      {.head = request.head,
+                                       .replayed = false,
+                                       .expires_at = runtime::secondsOf(completed.expires_at)});
   if (message.has_value() && request.cross_origin) {
     message::exposeOwnHeaders(message->headers);
   }

@@ -108,9 +108,9 @@ private:
   bool local_reply_ = false;
   bool ends_with_headers_ = false;  // The response has no body, not even an empty one.
   bool headers_relayed_ = false;
-  bool relayed_ = false;     // The whole response.
+  bool relayed_ = false;             // The whole response.
   bool tells_client_later_ = false;  // When the claim of a run that was cut short is settled.
-  std::string_view ending_;  // One word for access logs.
+  std::string_view ending_;          // One word for access logs.
 
   std::shared_ptr<Backend> backend_;  // From start() on.
   std::shared_ptr<request::DetachedRun> run_;

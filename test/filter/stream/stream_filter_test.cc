@@ -520,6 +520,105 @@ TEST_F(StreamFilterTest, ResultThatSomebodyElseBroughtIsWhatRetriesGet) {
   EXPECT_EQ(retry->reply->body, "found");
 }
 
+// --- Own transactions
+
+const auto TrailerMap = static_cast<size_t>(envoy::raw::HeaderMap::ResponseTrailers);
+const auto HeldBody = static_cast<size_t>(envoy::raw::BodyKind::BufferedResponse);
+
+class OwnTransactionFilterTest : public FilterRig {
+protected:
+  OwnTransactionFilterTest() {
+    usePostgres();
+    usePolicy(R"("own_transaction": true)");
+  }
+  // As the upstream does it in its transaction.
+  void completeInItsTransaction(const protocol::StoredResponse& response) {
+    protocol::Completed completed;
+    completed.status = response.status;
+    completed.response_schema = protocol::ResponseSchema;
+    completed.response = message::serializeResponse(response);
+    ASSERT_EQ(database().settle({identity(), record()->attempt}, completed).outcome,
+              store::WriteOutcome::Done);
+  }
+  const protocol::StoredResponse stored_ = {201, {{"x-a", "1"}, {"x-a", "2"}}, "committed", {}};
+};
+
+TEST_F(OwnTransactionFilterTest, HeldResponseIsReplacedInAllItsParts) {
+  const auto stream = send();
+  completeInItsTransaction(stored_);
+  respond(*stream, "500", "not this", {{"x-b", "1"}, {"content-length", "8"}});
+  EXPECT_EQ(stream->continued_response, 1);
+  const fake::FieldList& headers = stream->maps[ResponseMap];
+  EXPECT_EQ(header(headers, ":status"), "201");
+  EXPECT_THAT(headers, Contains(Pair("x-a", "1")));
+  EXPECT_THAT(headers, Contains(Pair("x-a", "2")));
+  EXPECT_THAT(headers, Contains(Pair("content-length", "9")));
+  EXPECT_THAT(headers, Contains(Key("idempotency-key-expires")));
+  for (const char* name : {"x-b", "idempotent-replayed", "idempotency-stored"}) {
+    EXPECT_THAT(headers, Not(Contains(Key(name))));
+  }
+  EXPECT_EQ(stream->bodies[HeldBody], "committed");
+  EXPECT_EQ(config().counter("ended.by_upstream"), 1u);
+  EXPECT_EQ(config().counter("ended.failed_retryable"), 0u);
+  EXPECT_EQ(config().counter("not_stored"), 0u);
+  EXPECT_EQ(stream->metadata["envoy-idempotency:outcome"], "by_upstream");
+  const auto retry = send();
+  ASSERT_TRUE(retry->reply.has_value());
+  EXPECT_EQ(retry->reply->body, "committed");
+  EXPECT_EQ(config().counter("replay.cached"), 1u);
+}
+
+TEST_F(OwnTransactionFilterTest, EnvoysReplyIsReplacedToo) {
+  const auto stream = send();
+  completeInItsTransaction(stored_);
+  stream->texts[Attribute::ResponseCodeDetails] = "response_timeout";
+  stream->localReply(504, "response_timeout");
+  settle(*stream);
+  EXPECT_EQ(header(stream->maps[ResponseMap], ":status"), "201");
+  EXPECT_EQ(stream->bodies[HeldBody], "committed");
+  EXPECT_EQ(stream->continued_response, 1);
+}
+
+TEST_F(OwnTransactionFilterTest, TrailersComeWithTheBodyBeforeThem) {
+  const auto stream = send();
+  protocol::StoredResponse with_trailers = stored_;
+  with_trailers.trailers = {{"x-sum", "42"}};
+  completeInItsTransaction(with_trailers);
+  respond(*stream, "200", "not this");
+  EXPECT_THAT(stream->maps[TrailerMap], ::testing::ElementsAre(Pair("x-sum", "42")));
+  EXPECT_EQ(stream->bodies[HeldBody], "committed");
+  EXPECT_EQ(stream->continued_response, 1);
+}
+
+TEST_F(OwnTransactionFilterTest, LargeResultFitsIntoWhatEnvoyMayHold) {
+  const auto stream = send();
+  protocol::StoredResponse large = stored_;
+  large.body = std::string(3 << 20, 'x');
+  completeInItsTransaction(large);
+  respond(*stream, "200", "small");
+  EXPECT_GE(stream->buffer_limit, large.body.size());
+  EXPECT_EQ(stream->bodies[HeldBody], large.body);
+}
+
+TEST_F(OwnTransactionFilterTest, WithoutACompletionTheResponseCountsAsEver) {
+  const auto stream = send();
+  respond(*stream, "200", "over HTTP");
+  EXPECT_EQ(stateOf(), protocol::RecordState::Completed);
+  EXPECT_EQ(config().counter("ended.completed"), 1u);
+  EXPECT_EQ(config().counter("ended.by_upstream"), 0u);
+}
+
+TEST_F(OwnTransactionFilterTest, ClientThatHasLeftChangesNothing) {
+  const auto stream = send();
+  completeInItsTransaction(stored_);
+  stream->complete();
+  settle(*stream);
+  EXPECT_EQ(config().counter("ended.by_upstream"), 1u);
+  const auto retry = send();
+  ASSERT_TRUE(retry->reply.has_value());
+  EXPECT_EQ(retry->reply->body, "committed");
+}
+
 TEST_F(StreamFilterTest, ResultOfAClaimThatWasTakenForDeadIsStored) {
   const auto stream = send();
   const protocol::Attempt attempt = record()->attempt;

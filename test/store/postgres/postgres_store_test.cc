@@ -106,6 +106,74 @@ protected:
   }
 };
 
+// --- Own transactions
+
+TEST_F(PostgresStoreTest, EveryKindOfClaimSaysWhetherTheUpstreamSettlesItself) {
+  const auto isOwn = [&](const std::string& key) {
+    return rig_.sql(fmt::format("SELECT own_transaction FROM idempotency.record WHERE key = '{}'",
+                                key))[0][0] == "t";
+  };
+  // The first alone, then many in one statement.
+  constexpr size_t Many = 20;
+  for (const size_t count : {size_t{1}, Many}) {
+    std::vector<store::ClaimRequest> requests;
+    std::vector<Answer<store::ClaimResult>> answers(count);
+    for (size_t i = 0; i < count; ++i) {
+      requests.push_back(request(fmt::format("own {} of {}", i, count)));
+      requests[i].own_transaction = i % 2 == 0;
+    }
+    for (size_t i = 0; i < count; ++i) {
+      store().claim(requests[i], soon(), answers[i].callback());
+    }
+    for (size_t i = 0; i < count; ++i) {
+      ASSERT_TRUE(std::holds_alternative<store::Claimed>(answers[i].get()));
+      EXPECT_EQ(isOwn(requests[i].identity.key), requests[i].own_transaction) << i;
+    }
+  }
+  // A re-claim goes by its own policy, not by the earlier one.
+  for (const bool own : {true, false}) {
+    store::ClaimRequest first = request(fmt::format("again {}", own));
+    first.own_transaction = !own;
+    ASSERT_TRUE(std::holds_alternative<store::Claimed>(claim(first)));
+    Answer<store::WriteResult> failed;
+    store().settle({first.identity, first.attempt}, protocol::Failed{"e"}, soon(),
+                   failed.callback());
+    ASSERT_EQ(failed.get().outcome, store::WriteOutcome::Done);
+    store::ClaimRequest again = request(first.identity.key);
+    again.own_transaction = own;
+    again.from = store::ReclaimFrom{protocol::RecordState::FailedRetryable, first.attempt};
+    const store::ClaimResult result = claim(again);
+    ASSERT_TRUE(std::holds_alternative<store::Claimed>(result)) << describe(result);
+    EXPECT_EQ(isOwn(first.identity.key), own);
+  }
+}
+
+TEST_F(PostgresStoreTest, OpenTransactionOfTheUpstreamDelaysTheEndingAndThenDecides) {
+  for (const bool commits : {true, false}) {
+    store::ClaimRequest wanted = request(fmt::format("open {}", commits));
+    wanted.own_transaction = true;
+    ASSERT_TRUE(std::holds_alternative<store::Claimed>(claim(wanted)));
+    const store::ClaimRef ref{wanted.identity, wanted.attempt, true};
+    const auto settle = [&] {
+      Answer<store::WriteResult> answer;
+      store().settle(ref, protocol::Failed{"response_timeout"}, soon(), answer.callback());
+      return answer.get();
+    };
+    Stranger upstream(rig_.conninfo());
+    upstream.run(fmt::format("BEGIN; SELECT idempotency.begin_work({})", wanted.attempt));
+    upstream.run(fmt::format("SELECT idempotency.complete({}, 201)", wanted.attempt));
+    EXPECT_EQ(settle().outcome, store::WriteOutcome::Locked);
+    upstream.run(commits ? "COMMIT" : "ROLLBACK");
+    const store::WriteResult result = settle();
+    EXPECT_EQ(result.outcome, store::WriteOutcome::Done);
+    ASSERT_EQ(result.completed.has_value(), commits);
+    if (commits) {
+      EXPECT_EQ(result.completed->status, 201);
+      EXPECT_TRUE(result.completed->response.has_value());
+    }
+  }
+}
+
 // --- Races
 
 TEST_F(PostgresStoreTest, LoserOfARaceSeesTheRecordThatWasCommittedWhileItWaited) {
@@ -1297,11 +1365,11 @@ protected:
     using postgres::StatementId;
     const std::string identity = "'t', 'o', 'k'";
     const std::string identities = "'{t,u}', '{o,o}', '{k,l}'";
-    EXPECT_THAT(plan(StatementId::Claim, identity + ", 1, 0::int2, 'f', 1, 1"),
+    EXPECT_THAT(plan(StatementId::Claim, identity + ", 1, 0::int2, 'f', 1, 1, 0::int2"),
                 HasSubstr("Conflict Arbiter Indexes: record_pkey"));
-    EXPECT_THAT(
-        plan(StatementId::ClaimMany, identities + ", '{1,2}', '{0,0}', '{f,f}', '{1,1}', '{1,1}'"),
-        HasSubstr("Conflict Arbiter Indexes: record_pkey"));
+    EXPECT_THAT(plan(StatementId::ClaimMany,
+                     identities + ", '{1,2}', '{0,0}', '{f,f}', '{1,1}', '{1,1}', '{0,0}'"),
+                HasSubstr("Conflict Arbiter Indexes: record_pkey"));
     EXPECT_THAT(plan(StatementId::ReadUse, "'t'"), HasSubstr("Index Scan on tenant_use_pkey"));
     EXPECT_THAT(plan(StatementId::ChangeUse, "'{t,u}', '{1,2}'"),
                 HasSubstr("Index Scan on tenant_use_pkey"));
@@ -1316,7 +1384,7 @@ protected:
         {StatementId::Release, identity + ", 1"},
         {StatementId::MarkUnknown, identity + ", 1, 'e', NULL"},
         {StatementId::Extend, identities + ", '{1,2}', 1"},
-        {StatementId::Reclaim, identity + ", 1, 0::int2, 'f', 1, 1, true, 3::int2, 1"},
+        {StatementId::Reclaim, identity + ", 1, 0::int2, 'f', 1, 1, 0::int2, true, 3::int2, 1"},
     };
     for (const auto& [id, values] : by_key) {
       const std::string text = plan(id, values);
@@ -1416,6 +1484,7 @@ TEST_F(PostgresStoreTest, CompletionIsAHotUpdate) {
     std::vector<Answer<store::ClaimResult>> claims(500);
     for (size_t i = 0; i < claims.size(); ++i) {
       requests.push_back(request(fmt::format("hot{}", first + static_cast<int>(i))));
+      requests[i].own_transaction = i % 3 == 0;
       store().claim(requests[i], soon(), claims[i].callback());
     }
     for (size_t i = 0; i < claims.size(); ++i) {
@@ -1475,7 +1544,7 @@ TEST_F(PlanTest, OnlyMarkingUnknownTouchesTheTableOfUnknownRecords) {
   EXPECT_THAT(plan(StatementId::MarkUnknown, identity + ", 1, 'e', NULL"),
               HasSubstr("Insert on unsettled"));
   const std::pair<StatementId, std::string> others[] = {
-      {StatementId::Claim, identity + ", 1, 0::int2, 'f', 1, 1"},
+      {StatementId::Claim, identity + ", 1, 0::int2, 'f', 1, 1, 0::int2"},
       {StatementId::Complete, identity + ", 1, 200::int2, 1::int2, NULL, 'b'"},
       {StatementId::Fail, identity + ", 1, 'e'"},
       {StatementId::Release, identity + ", 1"},

@@ -33,7 +33,7 @@ public:
 
 private:
   enum class Step : uint8_t {
-    Look,   // With own_transaction: has the upstream completed the record?
+    Look,  // With own_transaction: has the upstream completed the record?
     Write,
     Check,  // The write changed nothing: was it done before, or are we fenced?
   };
