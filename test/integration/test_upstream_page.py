@@ -1,43 +1,68 @@
-"""The programs of docs/upstream.md run behind a real Envoy, and what they declare is what happens."""
+"""The programs of docs/upstream.md run behind a real Envoy, and do what the page says."""
 
 import json
 import os
 import re
+import shutil
 import subprocess
+import threading
 from pathlib import Path
 
+import httpx
 import pytest
+from harness.ctl import migrate
 from harness.paths import CACHE, ROOT
 from harness.ports import free_port
+from harness.postgres import Postgres
 from harness.process import Process, Workspace
 from harness.site import Site, code_of, new_key
 from harness.wait import wait_for
 from harness.wire import Http1Connection
 
 PAGE = (ROOT / "docs" / "upstream.md").read_text()
-LANGUAGES = ("python", "go", "javascript")
+DECLARING = ("python", "go", "javascript")
+SETTLING = ("python", "go", "java", "typescript", "ruby")
+# What each needs beside its source: a command or a driver that tools/setup installs.
+NEEDS = {
+    "python": CACHE / "venv" / "bin" / "python",
+    "go": Path("/usr/share/gocode/src/github.com/lib/pq"),
+    "java": Path("/usr/share/java/postgresql.jar"),
+    "typescript": CACHE / "services" / "node_modules",
+    "ruby": Path("/usr/bin/ruby"),
+}
 # A compiler may have to build its library first.
 pytestmark = pytest.mark.timeout(600)
 
 
-def program(language: str) -> str:
-    (block,) = re.findall(rf"^```{language}\n(.*?)^```", PAGE, re.M | re.S)
+def program(language: str, settles: bool) -> str:
+    """The one that declares outcomes, or the one that settles its requests itself."""
+    blocks = re.findall(rf"^```{language}\n(.*?)^```", PAGE, re.M | re.S)
+    (block,) = [block for block in blocks if ("idempotency.complete" in block) == settles]
     return block
 
 
-def command(language: str, folder: Path) -> list[str | Path]:
+def command(language: str, folder: Path, source: str) -> list[str | Path]:
     """How a reader would run it."""
     if language == "python":
-        (folder / "payments.py").write_text(program(language))
-        return ["/usr/bin/python3", folder / "payments.py"]
-    if language == "javascript":
-        (folder / "payments.js").write_text(program(language))
-        return [CACHE / "venv" / "bin" / "node", folder / "payments.js"]
-    (folder / "payments.go").write_text(program(language))
-    # Go's own cache has the standard library: it was built there for toxiproxy.
-    env = {**os.environ, "GO111MODULE": "off"}
-    subprocess.run(["go", "build", "-o", "payments", "payments.go"], cwd=folder, env=env, check=True)
-    return [folder / "payments"]
+        (folder / "service.py").write_text(source)
+        return [NEEDS["python"], folder / "service.py"]
+    if language == "java":
+        (folder / "Orders.java").write_text(source)
+        return ["java", "-cp", NEEDS["java"], folder / "Orders.java"]
+    if language == "ruby":
+        (folder / "service.rb").write_text(source)
+        return [NEEDS["ruby"], folder / "service.rb"]
+    if language in ("javascript", "typescript"):
+        path = folder / f"service.{'js' if language == 'javascript' else 'ts'}"
+        path.write_text(source)
+        if language == "typescript":
+            (folder / "node_modules").symlink_to(NEEDS["typescript"])
+        return [CACHE / "venv" / "bin" / "node", path]
+    (folder / "service.go").write_text(source)
+    # Go's own cache has the standard library: it was built there for toxiproxy. Debian's package has the driver.
+    env = {**os.environ, "GO111MODULE": "off", "GOPATH": "/usr/share/gocode"}
+    subprocess.run(["go", "build", "-o", "service", "service.go"], cwd=folder, env=env, check=True)
+    return [folder / "service"]
 
 
 def listens(port: int) -> bool:
@@ -48,12 +73,21 @@ def listens(port: int) -> bool:
     return True
 
 
-@pytest.fixture(scope="module", params=LANGUAGES)
+def start(workspace: Workspace, language: str, settles: bool, **env: str) -> tuple[Process, int]:
+    """The program of the page; its port."""
+    folder, port = workspace.new_folder("service"), free_port()
+    words = command(language, folder, program(language, settles))
+    process = Process(workspace, "service", words, folder / "log", env={"PORT": str(port), **env})
+    wait_for(lambda: process.check_running() or listens(port), process.tail, deadline=60)
+    return process, port
+
+
+# --- Idempotency-Outcome
+
+
+@pytest.fixture(scope="module", params=DECLARING)
 def site(request, module_workspace: Workspace):
-    folder, port = module_workspace.new_folder("payments"), free_port()
-    words = command(request.param, folder)
-    process = Process(module_workspace, "payments", words, folder / "log", env={"PORT": str(port)})
-    wait_for(lambda: process.check_running() or listens(port), "the program listens", deadline=20)
+    process, port = start(module_workspace, request.param, settles=False)
     made = Site(
         module_workspace, {"pay": {}}, change=lambda config: config.upstream(port, cluster="upstream")
     )
