@@ -43,8 +43,12 @@ def differences(orders: list[dict], receipts: list[dict], charges: list[dict]) -
             *(("its receipt", receipt["amount"], receipt["charge"]) for receipt in written),
         ):
             if (amount, charge) != (order["amount"], order["charge"]):
-                found.append(f"{name}: {order['amount']}, {order['charge']}; but {what} has {amount}, {charge}")
-    found += [f"charge {charge['id']}: no order {order}" for order in charges_of for charge in charges_of[order]]
+                found.append(
+                    f"{name}: {order['amount']}, {order['charge']}; but {what} has {amount}, {charge}"
+                )
+    found += [
+        f"charge {charge['id']}: no order {order}" for order in charges_of for charge in charges_of[order]
+    ]
     return found
 
 

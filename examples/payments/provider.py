@@ -51,7 +51,9 @@ class Ledger:
     def charges(self) -> list[dict]:
         with self._open() as file:
             rows = file.execute("SELECT id, key, reference, amount FROM charge ORDER BY id").fetchall()
-        return [{"id": _name(id), "key": key, "order": order, "amount": amount} for id, key, order, amount in rows]
+        return [
+            {"id": _name(id), "key": key, "order": order, "amount": amount} for id, key, order, amount in rows
+        ]
 
 
 def _name(id: int) -> str:

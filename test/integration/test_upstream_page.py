@@ -128,3 +128,133 @@ def test_what_the_program_declares_is_what_happens(site, card, status, state):
         assert code_of(again) == "idempotency_outcome_unknown"
     else:
         assert (again.status, again.header("idempotent-replayed")) == (status, None)
+
+
+# --- Own transaction
+
+
+class Orders:
+    """A program of the page, with a database that has the filter's schema and the table that the program writes."""
+
+    def __init__(self, workspace: Workspace, language: str, server: Postgres) -> None:
+        self.server = server
+        self.name = server.create_database()
+        migrate(server.conninfo(self.name))
+        self.query(
+            "CREATE TABLE orders (id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, item text NOT NULL)"
+        )
+        # As the page says: the functions, its own table, and nothing else.
+        self.query(
+            "DO $$ BEGIN CREATE ROLE orders_service LOGIN; EXCEPTION WHEN duplicate_object THEN NULL; END $$"
+        )
+        self.query(
+            "GRANT idempotency_upstream TO orders_service; GRANT SELECT, INSERT ON orders TO orders_service"
+        )
+        self.process, self.port = start(
+            workspace,
+            language,
+            settles=True,
+            PGHOST="127.0.0.1",
+            PGPORT=str(server.port),
+            PGUSER="orders_service",
+            PGDATABASE=self.name,
+            DATABASE_URL=f"postgres://orders_service@127.0.0.1:{server.port}/{self.name}?sslmode=disable",
+            JDBC_URL=f"jdbc:postgresql://127.0.0.1:{server.port}/{self.name}?user=orders_service",
+        )
+
+    def query(self, sql: str, *parameters) -> list[tuple]:
+        return self.server.query(sql, *parameters, database=self.name)
+
+    def claim(self, key: str, attempt: int) -> None:
+        """As Envoy claims a key, on a route with own_transaction."""
+        self.query(
+            """
+            INSERT INTO idempotency.record (attempt, lease_until, expires_at, reap_at, claimed_at, created_at, state,
+              tenant, operation, key, fingerprint, own_transaction)
+            SELECT %s, now() + interval '1 hour', day, day, now(), now(), 1, '', '', %s, '', true
+            FROM (SELECT now() + interval '1 day' AS day) d
+            """,
+            attempt,
+            key.encode(),
+        )
+
+    def post(self, attempt: int, item: str) -> httpx.Response:
+        """Straight to the program."""
+        url, headers = f"http://127.0.0.1:{self.port}/orders", {"idempotency-attempt": str(attempt)}
+        return httpx.post(url, headers=headers, json={"item": item}, timeout=30)
+
+    def count(self, item: str) -> int:
+        ((count,),) = self.query("SELECT count(*) FROM orders WHERE item = %s", item)
+        return count
+
+    def record(self, key: str) -> tuple:
+        """State, attempt and status."""
+        (row,) = self.query(
+            "SELECT state, attempt, status FROM idempotency.record WHERE key = %s", key.encode()
+        )
+        return row
+
+
+@pytest.fixture(scope="module")
+def orders_server(module_workspace: Workspace) -> Postgres:
+    return Postgres(module_workspace)
+
+
+@pytest.fixture(scope="module", params=SETTLING)
+def orders(request, module_workspace: Workspace, orders_server: Postgres):
+    if request.param == "java" and not shutil.which("java"):
+        pytest.skip("no java: tools/setup installs it")
+    if not NEEDS[request.param].exists():
+        pytest.skip(f"no {NEEDS[request.param]}: tools/setup installs it")
+    made = Orders(module_workspace, request.param, orders_server)
+    yield made
+    made.process.stop()
+
+
+# The largest one: a double would round it.
+ATTEMPT = 2**63 - 1
+
+
+def is_without_consequence(response: httpx.Response) -> bool:
+    """What the page has a run say that does not count."""
+    headers = (response.headers.get("idempotency-outcome"), response.headers.get("retry-after"))
+    return (response.status_code, *headers) == (503, "unknown", "1")
+
+
+def test_the_order_and_the_response_are_committed_together(orders):
+    key = new_key()
+    orders.claim(key, ATTEMPT)
+    first = orders.post(ATTEMPT, key)
+    assert (first.status_code, first.headers["content-type"]) == (201, "application/json")
+    assert list(first.json()) == ["order"]
+    assert orders.record(key) == (2, ATTEMPT, 201)
+    ((stored,),) = orders.query("SELECT body FROM idempotency.response WHERE attempt = %s", ATTEMPT)
+    assert first.content in stored
+    # The same attempt, delivered once more.
+    assert is_without_consequence(orders.post(ATTEMPT, key))
+    assert orders.count(key) == 1
+
+
+def test_an_attempt_that_lost_its_record_has_no_effect(orders):
+    key = new_key()
+    orders.claim(key, ATTEMPT - 1)
+    orders.query("UPDATE idempotency.record SET attempt = %s WHERE attempt = %s", ATTEMPT - 2, ATTEMPT - 1)
+    assert is_without_consequence(orders.post(ATTEMPT - 1, key))
+    assert (orders.count(key), orders.record(key)) == (0, (1, ATTEMPT - 2, None))
+
+
+def test_an_attempt_that_is_losing_its_record_has_no_effect(orders):
+    key = new_key()
+    orders.claim(key, ATTEMPT - 3)
+    answers = []
+    with orders.server.connect(orders.name) as other, other.transaction():
+        other.execute("UPDATE idempotency.record SET attempt = 4 WHERE attempt = %s", [ATTEMPT - 3])
+        request = threading.Thread(target=lambda: answers.append(orders.post(ATTEMPT - 3, key)))
+        request.start()
+        waiting = (
+            "SELECT 1 FROM pg_stat_activity WHERE usename = 'orders_service' AND wait_event_type = 'Lock'"
+        )
+        wait_for(lambda: orders.query(waiting), "the program waits for the record")
+    request.join()
+    assert is_without_consequence(answers[0])
+    assert (orders.count(key), orders.record(key)) == (0, (1, 4, None))

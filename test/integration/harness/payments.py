@@ -107,7 +107,9 @@ class Payments:
     def counts(self, key: str) -> dict[str, int]:
         """Orders, receipts and charges of a key, wherever they are."""
         orders = [id for (id,) in self.query("SELECT id FROM payments.orders WHERE key = %s", key.encode())]
-        ((receipts,),) = self.query("SELECT count(*) FROM payments.receipts WHERE order_id = ANY (%s)", orders)
+        ((receipts,),) = self.query(
+            "SELECT count(*) FROM payments.receipts WHERE order_id = ANY (%s)", orders
+        )
         charges = [charge for charge in self.charges() if charge["order"] in orders]
         return {"orders": len(orders), "receipts": receipts, "charges": len(charges)}
 
@@ -234,5 +236,3 @@ def claim(payments: Payments, key: str, attempt: int) -> None:
         attempt,
         key.encode(),
     )
-
-
