@@ -2,8 +2,9 @@
 
 ledger.py PROVIDER_URL [GRACE]
 
-Prints each difference, then the totals. The exit status is 1 if there is a difference. Payments that are younger than
-GRACE seconds (60 by default) may be unfinished. The connection to the database comes from libpq's variables.
+Prints each difference, then the totals. The exit status is 1 if there is a difference. Payments that are
+younger than GRACE seconds (60 by default) may be unfinished. The connection to the database comes from
+libpq's variables.
 """
 
 import json
@@ -63,7 +64,8 @@ def main() -> int:
         orders = database.execute(
             """
             SELECT id, amount, state, charge, created_at > now() - make_interval(secs => %s) AS young,
-              encode(tenant, 'escape') || '/' || encode(operation, 'escape') || '/' || encode(key, 'escape') AS record
+              encode(tenant, 'escape') || '/' || encode(operation, 'escape') || '/'
+                || encode(key, 'escape') AS record
             FROM payments.orders ORDER BY id
             """,
             [grace],
@@ -74,9 +76,10 @@ def main() -> int:
     for line in found:
         print(f"ledger: {line}")
     states = Counter(order["state"] for order in orders)
+    shown = ", ".join(f"{count} {state}" for state, count in sorted(states.items())) or "none"
     print(
-        f"ledger: {len(orders)} orders ({', '.join(f'{count} {state}' for state, count in sorted(states.items())) or 'none'}), "
-        f"{len(charges)} charges, {len(receipts)} receipts: {len(found) or 'no'} differences"
+        f"ledger: {len(orders)} orders ({shown}), {len(charges)} charges, {len(receipts)} receipts: "
+        f"{len(found) or 'no'} differences"
     )
     return 1 if found else 0
 

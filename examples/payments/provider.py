@@ -1,10 +1,10 @@
 """A payment provider, as seen from outside: it makes one charge per Idempotency-Key and never forgets one.
 
-provider.py FILE PORT    the file is its ledger (SQLite); PORT 0 lets the system choose; the first line of the output
-                         is the port
+provider.py FILE PORT    the file is its ledger (SQLite); PORT 0 lets the system choose; the first line of the
+                         output is the port
 
-POST /charges {"order": 1, "amount": 10, "card": "…"} charges the card. The card "declined" is declined, the card
-"unavailable" always gets a 503. GET /charges lists all charges.
+POST /charges {"order": 1, "amount": 10, "card": "…"} charges the card. The card "declined" is declined,
+the card "unavailable" always gets a 503. GET /charges lists all charges.
 """
 
 import contextlib
@@ -22,8 +22,8 @@ class Ledger:
         with self._open() as file:
             file.execute("PRAGMA journal_mode = WAL")
             file.execute(
-                "CREATE TABLE IF NOT EXISTS charge (id INTEGER PRIMARY KEY, key TEXT UNIQUE, reference INTEGER NOT NULL, "
-                "amount INTEGER NOT NULL, card TEXT NOT NULL)"
+                "CREATE TABLE IF NOT EXISTS charge (id INTEGER PRIMARY KEY, key TEXT UNIQUE, "
+                "reference INTEGER NOT NULL, amount INTEGER NOT NULL, card TEXT NOT NULL)"
             )
 
     @contextlib.contextmanager
@@ -36,10 +36,10 @@ class Ledger:
             file.close()
 
     def charge(self, key: str | None, order: int, amount: int, card: str) -> str | None:
-        """The charge's id; None: the key was used for something else. A call without a key makes a new charge."""
+        """The charge's id; None: the key was used for another one. Without a key, it is a new one."""
         with self._open() as file:
             file.execute(
-                "INSERT INTO charge (key, reference, amount, card) VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING",
+                "INSERT OR IGNORE INTO charge (key, reference, amount, card) VALUES (?, ?, ?, ?)",
                 [key, order, amount, card],
             )
             if key is None:

@@ -1,16 +1,16 @@
-"""The payment service: POST /payments {"amount": 10, "card": "…"} makes one order, one charge and one receipt.
+"""The payment service: POST /payments {"amount": 10, "card": "…"} makes an order, a charge and a receipt.
 
 service.py PORT    0 lets the system choose; the first line of the output is the port
 
-The connection to the database comes from libpq's variables (PGHOST, …). A payment has three phases, and a run that
-follows a crash starts where the last one got to:
+The connection to the database comes from libpq's variables (PGHOST, …). A payment has three phases, and a run
+that follows a crash starts where the last one got to:
 
   1. The order and the charge's row in the outbox, in one transaction with the checkpoint.
   2. The charge. worker.py calls the provider; this service waits for the order to be settled.
   3. The receipt, in one transaction with complete(), which stores the response.
 
-The filter forwards a request and allows a run (an *attempt*). Each transaction begins by naming its attempt: if the
-filter has meanwhile given the key to another attempt, the transaction fails, and nothing of it remains.
+Each run that the filter allows is an attempt, and each transaction names its attempt. If the filter has
+meanwhile given the key to another attempt, the transaction fails, and nothing of it remains.
 """
 
 import json
@@ -45,8 +45,9 @@ def pay(attempt: int, amount: int, card: str) -> Response:
         pause("service.ordered")
         state, charge = settled(database, order)
         if state == "open":
-            # Not a 202: that would be the stored result. As an answer that may be retried, it lets the next request
-            # with the key go on from phase 2, while the worker keeps trying.
+            # Not a 202: that would be stored as the result. After this answer, the next request with the key
+            # goes on from phase 2. The worker keeps trying meanwhile. It does not complete the record itself,
+            # since it does not know which attempt holds it by then.
             return Response(
                 503,
                 {"error": "the payment is being processed; send the request again with the same key"},
@@ -61,8 +62,8 @@ def pay(attempt: int, amount: int, card: str) -> Response:
 def order_of(database: psycopg.Connection, attempt: int, amount: int, card: str) -> int:
     """Phase 1, unless an earlier attempt has done it: the order's id."""
     with database.transaction():
-        # Locks the record until the end of the transaction. Its recovery point is what counts: the one in the request's
-        # header was read before the lock.
+        # Locks the record until the end of the transaction. Its recovery point is what counts: the one in the
+        # request's header was read before the lock.
         tenant, operation, key, recovery_point = database.execute(
             "SELECT tenant, operation, key, recovery_point FROM idempotency.begin_work(%s)", [attempt]
         ).fetchone()
@@ -71,7 +72,8 @@ def order_of(database: psycopg.Connection, attempt: int, amount: int, card: str)
             query = "SELECT id FROM payments.orders WHERE (tenant, operation, key) = (%s, %s, %s)"
             return database.execute(query, identity).fetchone()[0]
         (order,) = database.execute(
-            "INSERT INTO payments.orders (amount, card, tenant, operation, key) VALUES (%s, %s, %s, %s, %s) RETURNING id",
+            "INSERT INTO payments.orders (amount, card, tenant, operation, key)"
+            " VALUES (%s, %s, %s, %s, %s) RETURNING id",
             [amount, card, *identity],
         ).fetchone()
         database.execute(
@@ -107,8 +109,8 @@ def finish(
                 [order, amount, charge],
             ).fetchone()
             response = Response(201, {"order": order, "charge": charge, "receipt": receipt})
-        # Checks the attempt as begin_work does. From here on, this is the response of every retry, whatever becomes of
-        # this process and of the connection to Envoy.
+        # Checks the attempt as begin_work does. After the commit, this is the response of every retry,
+        # whatever becomes of this process and of the connection to Envoy.
         database.execute(
             "SELECT idempotency.complete(%s, %s, %s, %s)",
             [attempt, response.status, Jsonb(response.headers), response.body],
@@ -145,7 +147,7 @@ class Handler(BaseHTTPRequestHandler):
             return Response(400, {"error": 'a payment is {"amount": NUMBER, "card": TEXT}'})
         attempt = self.headers.get("idempotency-attempt")
         if attempt is None:
-            # A mistake of the operator's: the route has no policy, or somebody calls this service around Envoy.
+            # The route has no policy, or somebody calls this service around Envoy.
             return Response(500, {"error": "this service requires a protected route"})
         pause("service.received")
         return pay(int(attempt), amount, card)
@@ -154,8 +156,8 @@ class Handler(BaseHTTPRequestHandler):
         print(f"service: {error.sqlstate or 'no database'}: {str(error).partition(chr(10))[0]}", flush=True)
         later = {"retry-after": "1"}
         if error.sqlstate in (NOT_OURS, COMPLETED):
-            # Another attempt has the key, or this one was delivered twice. What this run says must not count: `unknown`
-            # never frees a key. The client tries again and gets the response of the run that counts.
+            # Another attempt has the key, or this one was delivered twice. What this run says must not
+            # count: `unknown` never frees a key. The client tries again and gets the response of the run that counts.
             later["idempotency-outcome"] = "unknown"
         # Anything else has rolled back, or it has committed and the filter finds it: a 503 may be retried.
         return Response(503, {"error": "try again with the same key"}, **later)

@@ -2,8 +2,8 @@
 
 worker.py PROVIDER_URL
 
-The connection to the database comes from libpq's variables (PGHOST, …). Any number of workers may run. Each step is
-safe to repeat, because a worker may be killed after any of them:
+The connection to the database comes from libpq's variables (PGHOST, …). Any number of workers may run. Each
+step is safe to repeat, because a worker may be killed after any of them:
 
   1. Claim a row of the outbox, until `due_at`. If this worker dies, another one takes the row then.
   2. Call the provider, with an Idempotency-Key that is always the same for this charge.
@@ -39,8 +39,8 @@ class Row(NamedTuple):
 
     @property
     def provider_key(self) -> str:
-        """The client's key, with what makes it unique among all tenants. It depends on nothing else: even if the
-        database is restored from a backup and the request runs again, the provider knows the charge."""
+        """The client's key, with what makes it unique among all tenants. It depends on nothing else: even if
+        the database is restored from a backup and the request runs again, the provider knows the charge."""
         return "/".join(quote(bytes(part), safe="") for part in (self.tenant, self.operation, self.key))
 
 
@@ -109,8 +109,8 @@ def fail(database: psycopg.Connection, row: Row, failure: Failure) -> None:
     if dead:
         # The charge may have been made: only the provider knows. To try again: dead_at = NULL, tries = 0.
         print(
-            f"worker: ALERT: dead letter: charge of order {row.payload['order']}, row {row.id} of the outbox, "
-            f"after {row.tries} tries: {failure}",
+            f"worker: ALERT: dead letter: charge of order {row.payload['order']}, row {row.id} of the outbox,"
+            f" after {row.tries} tries: {failure}",
             flush=True,
         )
 

@@ -59,7 +59,7 @@ def command(language: str, folder: Path, source: str) -> list[str | Path]:
             (folder / "node_modules").symlink_to(NEEDS["typescript"])
         return [CACHE / "venv" / "bin" / "node", path]
     (folder / "service.go").write_text(source)
-    # Go's own cache has the standard library: it was built there for toxiproxy. Debian's package has the driver.
+    # Go's own cache has the standard library: it was built there for toxiproxy. The driver is Debian's.
     env = {**os.environ, "GO111MODULE": "off", "GOPATH": "/usr/share/gocode"}
     subprocess.run(["go", "build", "-o", "service", "service.go"], cwd=folder, env=env, check=True)
     return [folder / "service"]
@@ -134,7 +134,7 @@ def test_what_the_program_declares_is_what_happens(site, card, status, state):
 
 
 class Orders:
-    """A program of the page, with a database that has the filter's schema and the table that the program writes."""
+    """A program of the page, with a database that has the filter's schema and the program's table."""
 
     def __init__(self, workspace: Workspace, language: str, server: Postgres) -> None:
         self.server = server
@@ -169,8 +169,8 @@ class Orders:
         """As Envoy claims a key, on a route with own_transaction."""
         self.query(
             """
-            INSERT INTO idempotency.record (attempt, lease_until, expires_at, reap_at, claimed_at, created_at, state,
-              tenant, operation, key, fingerprint, own_transaction)
+            INSERT INTO idempotency.record (attempt, lease_until, expires_at, reap_at, claimed_at, created_at,
+              state, tenant, operation, key, fingerprint, own_transaction)
             SELECT %s, now() + interval '1 hour', day, day, now(), now(), 1, '', '', %s, '', true
             FROM (SELECT now() + interval '1 day' AS day) d
             """,

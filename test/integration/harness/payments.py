@@ -56,9 +56,9 @@ class Payments:
             self.postgres.start()
         elif name == "envoy":
             self.envoy = Envoy(self._workspace, self._config())
-        elif name == "worker":
-            self._run("worker", "payments_worker", self._provider)
-            wait_for(lambda: "worker: started" in self._processes["worker"].output(), "the worker starts")
+        elif name.endswith("worker"):
+            self._run("worker", "payments_worker", self._provider, name=name)
+            wait_for(lambda: "worker: started" in self._processes[name].output(), f"the {name} starts")
         elif name == "provider":
             self._run("provider", "nobody", self._folder / "provider.db", self._ports["provider"])
             self._wait_for_port("provider")
@@ -168,8 +168,9 @@ class Payments:
             "PYTHONDONTWRITEBYTECODE": "1",
         }
 
-    def _run(self, name: str, role: str, *arguments) -> None:
-        command = [PYTHON, self._programs / f"{name}.py", *arguments]
+    def _run(self, program: str, role: str, *arguments, name: str = "") -> None:
+        name = name or program
+        command = [PYTHON, self._programs / f"{program}.py", *arguments]
         log = self._folder / f"{name}.log"
         log.unlink(missing_ok=True)
         self._processes[name] = Process(self._workspace, name, command, log, env=self._env(role))
@@ -222,17 +223,3 @@ def _code(response: httpx.Response) -> str | None:
         return value.get("code") if isinstance(value, dict) else None
     except ValueError:
         return None
-
-
-def claim(payments: Payments, key: str, attempt: int) -> None:
-    """A claim as Envoy makes it, for tests without Envoy."""
-    payments.query(
-        """
-        INSERT INTO idempotency.record (attempt, lease_until, expires_at, reap_at, claimed_at, created_at, state,
-          on_lease_expired, tenant, operation, key, fingerprint, own_transaction)
-        VALUES (%s, now() + interval '1 hour', now() + interval '1 day', now() + interval '1 day', now(), now(), 1, 1,
-          '', 'create-payment', %s, '', true)
-        """,
-        attempt,
-        key.encode(),
-    )
