@@ -156,8 +156,8 @@ class Handler(BaseHTTPRequestHandler):
         print(f"service: {error.sqlstate or 'no database'}: {str(error).partition(chr(10))[0]}", flush=True)
         later = {"retry-after": "1"}
         if error.sqlstate in (NOT_OURS, COMPLETED):
-            # Another attempt has the key, or this one was delivered twice. What this run says must not
-            # count: `unknown` never frees a key. The client tries again and gets the response of the run that counts.
+            # Another attempt has the key, or this one was delivered twice. What this run says must not count:
+            # `unknown` never frees a key. The client tries again and gets the response that counts.
             later["idempotency-outcome"] = "unknown"
         # Anything else has rolled back, or it has committed and the filter finds it: a 503 may be retried.
         return Response(503, {"error": "try again with the same key"}, **later)
