@@ -233,6 +233,11 @@ void checkAgainstFilter(const FilterConfig& filter, const protocol::Policy& poli
       !filter.status_resource.has_value()) {
     errors.add("policy.detached.respond_async", "requires status_resource in the filter's config");
   }
+  if (policy.own_transaction && std::holds_alternative<protocol::SqliteSettings>(filter.store)) {
+    errors.add("policy.own_transaction",
+               "requires store.postgres: a service cannot commit to a SQLite store in its own "
+               "transaction");
+  }
   // A URL of the status resource does not show whose request it was, within the tenant.
   if (policy.detached.has_value() &&
       policy.detached->respond_async != protocol::RespondAsync::Never &&

@@ -331,6 +331,9 @@ void readResponseRules(const v1::Policy& message, protocol::Policy& policy, Fiel
   if (message.has_detached()) {
     policy.detached = readDetached(message.detached(), errors);
   }
+  if (message.has_own_transaction()) {
+    policy.own_transaction = message.own_transaction();
+  }
 }
 
 }  // namespace

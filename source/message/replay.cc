@@ -59,7 +59,9 @@ std::optional<ReplayMessage> buildReplay(const protocol::StoredResponse& respons
                   [](const auto& field) { return field.first == "cache-control"; });
     message.headers.emplace_back("cache-control", "no-store");
   }
-  message.headers.emplace_back(http::ReplayedHeader, "true");
+  if (context.replayed) {
+    message.headers.emplace_back(http::ReplayedHeader, "true");
+  }
   if (context.expires_at.has_value()) {
     message.headers.emplace_back(http::ExpiresHeader, http::formatHttpDate(*context.expires_at));
   }

@@ -18,13 +18,14 @@ struct ReplayMessage {
 
 struct ReplayContext {
   bool head = false;                       // The request's method is HEAD: no body.
+  bool replayed = true;                    // Not the answer of the attempt itself.
   bool no_store = false;                   // No cache may keep it: it answers a GET request.
   std::optional<int64_t> expires_at = {};  // When the record expires, in seconds since 1970.
 };
 
 // Builds a replay: the stored headers in their order, then the content-length of the stored body (a
-// wrong one would break the connection), Idempotent-Replayed and Idempotency-Key-Expires, both
-// readable by scripts in browsers. No body and no content-length for HEAD, 204, 205 and 304; no
+// wrong one would break the connection), Idempotent-Replayed if it is one, and
+// Idempotency-Key-Expires, both readable by scripts in browsers. No body and no content-length for HEAD, 204, 205 and 304; no
 // content-length with trailers or for gRPC. With no_store, that is its only cache-control.
 //
 // None if the response must not be sent: its status is not final, or a field is not safe (see

@@ -242,6 +242,10 @@ Tombstone tombstoneFor(const Policy& policy, const Observation& seen) {
   return seen.complete && seen.storable && final_status ? Tombstone::None : Tombstone::Unstorable;
 }
 
+bool isDeclared(const OutcomeRule& rule) {
+  return rule.basis == OutcomeBasis::Declaration || rule.basis == OutcomeBasis::InvalidDeclaration;
+}
+
 // --- What is written ---------------------------------------------------------------------------
 
 // Why a response did not come, in Envoy's word for it: no text of the upstream's.
@@ -258,7 +262,8 @@ std::string errorOf(const AttemptEnding& verdict, const Observation& seen) {
   }
   const bool by_status =
       isServerError(seen.judged_status) && seen.declared == DeclaredOutcome::None;
-  return verdict.kind == EndingKind::Retryable || by_status
+  const bool by_policy = verdict.kind == EndingKind::Retryable && !verdict.not_known;
+  return by_policy || by_status
              ? fmt::format("status_{}", seen.judged_status)
              : std::string(verdict.rule);
 }
@@ -276,10 +281,22 @@ AttemptEnding judgeOutcome(const Policy& policy, const Observation& seen) {
       if (rule.ending == EndingKind::Completed) {
         ending.tombstone = tombstoneFor(policy, seen);
       }
+      if (rule.ending == EndingKind::Unknown && policy.retriesUnknown() && !isDeclared(rule)) {
+        ending.kind = EndingKind::Retryable;
+        ending.not_known = true;
+      }
       return ending;
     }
   }
   return {};
+}
+
+Ending endingOfLost(const Policy& policy, std::string error,
+                    std::optional<std::chrono::milliseconds> reconcile_after) {
+  if (policy.retriesUnknown()) {
+    return Failed{std::move(error)};
+  }
+  return Unknown{std::move(error), reconcile_after};
 }
 
 Ending endingFor(const AttemptEnding& verdict, const Observation& seen, std::string response,

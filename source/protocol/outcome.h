@@ -64,6 +64,8 @@ struct AttemptEnding {
   Tombstone tombstone = Tombstone::None;   // Completed only.
   std::string_view rule = "unrecognised";  // The row that decided, for operators.
   OutcomeBasis basis = OutcomeBasis::Envoy;
+  // Retryable although the outcome is not known: see Policy::retriesUnknown().
+  bool not_known = false;
   bool operator==(const AttemptEnding&) const = default;
 };
 
@@ -77,7 +79,9 @@ struct OutcomeRule {
 };
 std::span<const OutcomeRule> outcomeRules();
 
-// How the attempt ends. Anything that is not recognised is Unknown.
+// How the attempt ends. Anything that is not recognised is Unknown. If the policy retries unknown
+// outcomes, Unknown becomes Retryable, unless the upstream declared it, or declared something that
+// has no meaning.
 [[nodiscard]] AttemptEnding judgeOutcome(const Policy& policy, const Observation& seen);
 
 // What a verdict writes to the record; defined only here. `response` contains the bytes to store,
@@ -86,6 +90,11 @@ std::span<const OutcomeRule> outcomeRules();
 [[nodiscard]] Ending endingFor(const AttemptEnding& verdict, const Observation& seen,
                                std::string response,
                                std::optional<std::chrono::milliseconds> reconcile_after);
+
+// What is written if nothing was observed, because the stream is lost, and the request may have
+// run. `error` is a code.
+[[nodiscard]] Ending endingOfLost(const Policy& policy, std::string error,
+                                  std::optional<std::chrono::milliseconds> reconcile_after);
 
 // Lower-case words for statistics, logs and docs: "unknown", "completed".
 std::string_view name(EndingKind kind);

@@ -89,7 +89,13 @@ struct Policy {
   std::string docs_url;  // Empty: none.
   std::optional<DetachedRules> detached;
   std::optional<RequestAgeRules> max_request_age;
+  bool own_transaction = false;
 
+  // Whether an attempt without a known outcome lets the next request run. With RETRY alone that is
+  // so only after its lease; in own transactions it has no effect that could still be committed.
+  bool retriesUnknown() const {
+    return own_transaction && on_lease_expired == LeaseExpired::Retry;
+  }
   // Whether requests with this method are protected at all.
   bool covers(std::string_view method) const;
 };

@@ -20,10 +20,11 @@ public:
 
   // Writes the outcome of a claim, whatever happens to its stream. `completed` is what can be
   // replayed after a completion; null: nothing. `report` as in SettleRequest; may be empty. If it
-  // throws (no memory), the claim still belongs to the caller.
+  // throws (no memory), the claim still belongs to the caller. What the upstream has completed in
+  // its own transaction goes to waiters and to the cache as any completion.
   virtual void settle(const runtime::HeldClaim& claim, protocol::Ending ending,
                       std::shared_ptr<const runtime::CompletedRecord> completed,
-                      std::function<void(runtime::Settled, const std::string&)> report) = 0;
+                      runtime::OnSettled report) = 0;
   // Keeps a claim until the same request comes back in a new stream, after an internal redirect.
   virtual void passOn(runtime::HeldClaim claim) = 0;
   // No outcome can be written for this claim: once its lease has expired, the sweeper settles it.

@@ -121,6 +121,7 @@ void Claimant::askToClaim(std::optional<store::ReclaimFrom> from) {
   request.lease = policy_->lease;
   request.ttl = policy_->ttl;
   request.on_lease_expired = policy_->on_lease_expired;
+  request.own_transaction = policy_->own_transaction;
   request.from = from;
   request.tenant_live_keys = services_.tenant_live_keys;
   services_.store.claim(std::move(request), asked_ + services_.store_timeout,
@@ -266,7 +267,7 @@ protocol::StoreResult Claimant::foundCached() {
 // before leaves it to leave().
 protocol::StoreResult Claimant::grant(const store::Claimed& claimed) {
   runtime::HeldClaim claim;
-  claim.ref = {identity_, claimed.attempt};
+  claim.ref = {identity_, claimed.attempt, policy_->own_transaction};
   claim.fingerprint = viewOf(fingerprint_);
   claim.policy = policy_;
   claim.expires_at = claimed.expires_at;

@@ -3,6 +3,8 @@
 #include <functional>
 #include <utility>
 
+#include "source/protocol/outcome.h"
+
 namespace idempotency::request {
 namespace {
 
@@ -39,11 +41,11 @@ void DetachedRun::settle(ClaimKeeper& keeper, const runtime::HeldClaim& claim, b
   try {
     protocol::Ending ending = protocol::Released{};
     if (may_have_run) {
-      ending =
-          protocol::Unknown{"stream_lost", keeper.reconcileAfter(claim.ref.identity.operation)};
+      ending = protocol::endingOfLost(*claim.policy, "stream_lost",
+                                      keeper.reconcileAfter(claim.ref.identity.operation));
     }
     keeper.settle(claim, std::move(ending), nullptr,
-                  [then](runtime::Settled, const std::string&) { then(); });
+                  [then](const runtime::SettleReport&) { then(); });
   } catch (...) {
     keeper.letLeaseEnd(claim.ref.attempt);  // No memory, say.
     then();

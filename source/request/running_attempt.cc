@@ -85,7 +85,8 @@ RunningAttempt::~RunningAttempt() {
     return;
   }
   try {
-    keeper_.settle(*claim_, protocol::Unknown{"stream_lost", reconcileAfter()}, nullptr, nullptr);
+    keeper_.settle(*claim_, protocol::endingOfLost(*policy_, "stream_lost", reconcileAfter()),
+                   nullptr, nullptr);
   } catch (...) {
     keeper_.letLeaseEnd(claim_->ref.attempt);  // No memory, say.
   }
@@ -227,7 +228,7 @@ void RunningAttempt::settle(const protocol::AttemptEnding& ending,
       *claim_, protocol::endingFor(ending, seen, std::move(bytes), reconcileAfter()),
       std::move(completed),
       answer_.expect(stream_.post(),
-                     [this](runtime::Settled settled, const std::string&) { onSettled(settled); }));
+                     [this](const runtime::SettleReport& report) { onSettled(report); }));
   claim_.reset();
   phase_ = Phase::Settling;
 }
@@ -236,11 +237,22 @@ std::optional<std::chrono::milliseconds> RunningAttempt::reconcileAfter() const 
   return keeper_.reconcileAfter(claim_->ref.identity.operation);
 }
 
-void RunningAttempt::onSettled(runtime::Settled settled) {
+void RunningAttempt::onSettled(const runtime::SettleReport& report) {
   phase_ = Phase::Over;
   place_.hold(0);
-  const bool stored = settled == runtime::Settled::Done;
-  stream_.onWritten(stored, settling_since_);
+  const bool stored = report.settled == runtime::Settled::Done;
+  if (report.completed != nullptr) {
+    stream_.onCompletedByUpstream(settling_since_);
+    if (headers_gone_) {
+      stream_.continueResponse();
+      return;
+    }
+    if (stream_.continueWith(*report.completed)) {
+      return;
+    }
+  } else {
+    stream_.onWritten(stored, settling_since_);
+  }
   if (!headers_gone_) {
     mark(stored);
   }

@@ -16,6 +16,7 @@
 #include "source/request/upstream_response.h"
 #include "source/runtime/admission.h"
 #include "source/runtime/held_claim.h"
+#include "source/runtime/replay_cache.h"
 #include "source/runtime/settler.h"
 #include "source/store/store.h"
 
@@ -32,18 +33,25 @@ public:
   // The response that was held may go to the client. The attempt's last call in a task, because it
   // may end the stream.
   virtual void continueResponse() = 0;
+  // The same, but the client gets this one in place of the response that was held. False, and
+  // nothing was done: it cannot be sent.
+  virtual bool continueWith(const runtime::CompletedRecord& completed) = 0;
 
   // --- For statistics and access logs.
   // This is how the attempt ends; it is about to be written.
   virtual void onEnding(const protocol::AttemptEnding& ending) = 0;
   // It was written, or not in time. `since`: when the write began.
   virtual void onWritten(bool stored, store::Deadline since) = 0;
+  // It was not: the upstream had completed the record in its own transaction.
+  virtual void onCompletedByUpstream(store::Deadline since) = 0;
   // There is no room to hold the response: it cannot be replayed.
   virtual void onNoRoomForResponse() = 0;
 };
 
 // A claimed request, from the call of the upstream to the end of its claim: observes the response,
-// judges the outcome, has it written, and holds the response until that is done.
+// judges the outcome, has it written, and holds the response until that is done. If it turns out
+// that the upstream has completed the record in its own transaction, the client gets that result,
+// provided that the headers of the response are still here.
 //
 //   Running ── headers ─▶ Gathering ── the end ─▶ Settling ── written ─▶ Over
 //                             │                      ▲
@@ -108,7 +116,7 @@ private:
               std::optional<protocol::StoredResponse> stored);
   // Only with a claim.
   std::optional<std::chrono::milliseconds> reconcileAfter() const;
-  void onSettled(runtime::Settled settled);
+  void onSettled(const runtime::SettleReport& report);
   void mark(bool stored);
 
   ClaimKeeper& keeper_;

@@ -14,6 +14,14 @@ constexpr milliseconds LongestBackoff{1000};
 // Shorter, because the sweeper may get there first once the lock is released.
 constexpr milliseconds LongestBackoffWhileLocked{100};
 
+constexpr char SettledElsewhere[] = "the record has been settled by somebody else";
+
+// Whether this completion wrote the record.
+bool isOf(const protocol::Completed& completion, const store::Record& record) {
+  return record.status == completion.status && record.tombstone == completion.tombstone &&
+         record.response.value_or("") == completion.response;
+}
+
 }  // namespace
 
 void Settler::settle(SettleRequest request, store::MonotonicTime now) {
@@ -84,7 +92,7 @@ store::Deadline Settler::onTime(store::MonotonicTime now) {
   }
   for (const auto& [entry, what] : due) {
     if (what == Due::Report) {
-      report(entry, Settled::NotYet, "the store did not respond in time");
+      report(entry, {Settled::NotYet, "the store did not respond in time"});
     } else {
       write(entry, now);
     }
@@ -95,6 +103,7 @@ store::Deadline Settler::onTime(store::MonotonicTime now) {
 void Settler::write(const EntryPtr& entry, store::MonotonicTime now) {
   const store::Deadline deadline =
       std::min(std::max(now + store_timeout_, entry->request.report_by), entry->request.until);
+  entry->asked = now;
   store_.settle(entry->request.claim, entry->request.ending, deadline,
                 [this, entry](const store::WriteResult& result) { onResult(entry, result); });
 }
@@ -102,10 +111,10 @@ void Settler::write(const EntryPtr& entry, store::MonotonicTime now) {
 void Settler::onResult(const EntryPtr& entry, const store::WriteResult& result) {
   switch (result.outcome) {
     case store::WriteOutcome::Done:
-      onDone(entry, result.repeated);
+      onDone(entry, result);
       return;
     case store::WriteOutcome::Fenced:
-      end(entry, Settled::Fenced, result.reason);
+      end(entry, {Settled::Fenced, result.reason});
       return;
     case store::WriteOutcome::Locked:
       entry->request.until = std::chrono::steady_clock::now() + entry->patience;
@@ -121,18 +130,36 @@ void Settler::onResult(const EntryPtr& entry, const store::WriteResult& result) 
   }
 }
 
-void Settler::onDone(const EntryPtr& entry, bool repeated) {
-  // For other endings it makes no difference who brought them.
-  const bool foreign =
-      repeated && std::holds_alternative<protocol::Completed>(entry->request.ending);
-  if (foreign && !entry->in_doubt) {
-    end(entry, Settled::Fenced, "the record has been settled by somebody else");
+void Settler::onDone(const EntryPtr& entry, const store::WriteResult& result) {
+  const auto* const completion = std::get_if<protocol::Completed>(&entry->request.ending);
+  bool certain = !result.repeated || completion == nullptr;
+  if (result.completed.has_value()) {
+    // Perhaps by an earlier try of this, whose answer was lost.
+    certain = entry->in_doubt && completion != nullptr && isOf(*completion, *result.completed);
+    if (!certain) {
+      onCompletedBefore(entry, *result.completed);
+      return;
+    }
+  } else if (!certain && !entry->in_doubt) {
+    end(entry, {Settled::Fenced, SettledElsewhere});
     return;
   }
   if (entry->request.on_done != nullptr) {
-    entry->request.on_done(!foreign);
+    entry->request.on_done(certain);
   }
-  end(entry, Settled::Done, {});
+  end(entry, {Settled::Done, {}});
+}
+
+void Settler::onCompletedBefore(const EntryPtr& entry, const store::Record& record) {
+  SettleReport found{Settled::Fenced, SettledElsewhere};
+  if (entry->request.on_completed_by_upstream != nullptr) {
+    found.completed = entry->request.on_completed_by_upstream(record, entry->asked);
+  }
+  if (found.completed != nullptr) {
+    found.settled = Settled::ByUpstream;
+    found.reason.clear();
+  }
+  end(entry, found);
 }
 
 void Settler::onFailure(const EntryPtr& entry, const std::string& reason,
@@ -154,31 +181,31 @@ void Settler::onFailure(const EntryPtr& entry, const std::string& reason,
     }
   }
   if (!again) {
-    end(entry, Settled::Never, reason);
+    end(entry, {Settled::Never, reason});
   } else if (wake_timer) {
     wakeBy(next_try);
   }
 }
 
-void Settler::end(const EntryPtr& entry, Settled settled, const std::string& reason) {
+void Settler::end(const EntryPtr& entry, const SettleReport& report) {
   {
     const std::lock_guard lock(mutex_);
     --size_;
   }
-  report(entry, settled, reason);
+  this->report(entry, report);
   if (entry->request.on_over != nullptr) {
     entry->request.on_over();
   }
 }
 
-void Settler::report(const EntryPtr& entry, Settled settled, const std::string& reason) {
+void Settler::report(const EntryPtr& entry, const SettleReport& report) {
   {
     const std::lock_guard lock(mutex_);
     if (!takeReport(*entry)) {
       return;
     }
   }
-  entry->request.report(settled, reason);
+  entry->request.report(report);
 }
 
 bool Settler::wakesBefore(store::Deadline time) {

@@ -13,6 +13,7 @@
 
 #include "source/protocol/ending.h"
 #include "source/runtime/byte_budget.h"
+#include "source/runtime/replay_cache.h"
 #include "source/runtime/timed_task.h"
 #include "source/store/store.h"
 
@@ -23,8 +24,19 @@ enum class Settled : uint8_t {
   Never,   // Given up: the lease will expire.
   Fenced,  // The record no longer belongs to this attempt, or somebody else has brought its result;
            // nothing was changed.
-  Done,    // Durable.
+  // The upstream has completed the record in its own transaction; nothing was changed. Only of a
+  // claim with own_transaction.
+  ByUpstream,
+  Done,  // Durable.
 };
+
+struct SettleReport {
+  Settled settled = Settled::Never;
+  std::string reason = {};  // Why it failed, as text for the log.
+  // ByUpstream: the result.
+  std::shared_ptr<const CompletedRecord> completed = {};
+};
+using OnSettled = std::function<void(const SettleReport&)>;
 
 struct SettleRequest {
   store::ClaimRef claim;
@@ -35,14 +47,18 @@ struct SettleRequest {
   store::Deadline report_by{};
   // Until when it is tried.
   store::Deadline until{};
-  // Runs exactly once, on the store's or the timer's thread. `reason` says why it failed, as text
-  // for the log. May be empty.
-  std::function<void(Settled, const std::string& reason)> report;
+  // Runs exactly once, on the store's or the timer's thread. May be empty.
+  OnSettled report;
   // Runs at most once, on the store's thread, when the write is done, even after the report. May be
   // empty. `certain`: the record has this ending's content. Otherwise an earlier try had no answer,
   // and it may have that of somebody else.
   std::function<void(bool certain)> on_done;
-  // Runs exactly once when it has ended, after the other two. May be empty.
+  // Runs at most once, on the store's thread, before the report, for a claim with own_transaction
+  // whose record the store found completed. `asked`: when it was asked. Returns what can be replayed
+  // of it. Null: nothing, and then the attempt is Fenced. May be empty, as if it returned null.
+  std::function<std::shared_ptr<const CompletedRecord>(const store::Record&, store::Deadline asked)>
+      on_completed_by_upstream;
+  // Runs exactly once when it has ended, after the others. May be empty.
   std::function<void()> on_over;
 };
 
@@ -77,6 +93,7 @@ private:
     std::chrono::milliseconds backoff{0};
     store::Deadline::duration patience{};  // Until when it is tried.
     bool in_doubt = false;                 // A try may have written it. One try at a time.
+    store::Deadline asked{};               // When the last try began.
     // Guarded by mutex_:
     bool reported = false;
     std::optional<Agenda::iterator> report_item;
@@ -89,12 +106,13 @@ private:
   // With the lock held. Whether the report is still to be made; it is not due any more.
   bool takeReport(Entry& entry);
   void onResult(const EntryPtr& entry, const store::WriteResult& result);
-  void onDone(const EntryPtr& entry, bool repeated);
+  void onDone(const EntryPtr& entry, const store::WriteResult& result);
+  void onCompletedBefore(const EntryPtr& entry, const store::Record& record);
   // The store failed: retry later, or give up.
   void onFailure(const EntryPtr& entry, const std::string& reason,
                  std::chrono::milliseconds longest_backoff);
-  void end(const EntryPtr& entry, Settled settled, const std::string& reason);
-  void report(const EntryPtr& entry, Settled settled, const std::string& reason);
+  void end(const EntryPtr& entry, const SettleReport& report);
+  void report(const EntryPtr& entry, const SettleReport& report);
   // With the lock held. Whether the timer must be woken.
   bool wakesBefore(store::Deadline time);
 

@@ -58,4 +58,9 @@ std::optional<WriteOutcome> outcomeWithoutWrite(const protocol::Ending& ending,
   return stateAfter(ending) == found->state ? WriteOutcome::Done : WriteOutcome::Fenced;
 }
 
+bool isCompletedElsewhere(const ClaimRef& claim, const Record& found) {
+  return claim.own_transaction && found.attempt == claim.attempt &&
+         found.state == protocol::RecordState::Completed;
+}
+
 }  // namespace idempotency::store

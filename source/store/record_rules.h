@@ -27,4 +27,8 @@ struct RecordHead {
     const protocol::Ending& ending, protocol::Attempt attempt,
     const std::optional<RecordHead>& found);
 
+// Whether settling this claim only reports the record, because the attempt has completed it before
+// in a transaction of the upstream. It precedes outcomeWithoutWrite().
+[[nodiscard]] bool isCompletedElsewhere(const ClaimRef& claim, const Record& found);
+
 }  // namespace idempotency::store

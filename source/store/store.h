@@ -44,6 +44,9 @@ struct ClaimRequest {
   std::chrono::milliseconds ttl{86'400'000};
   // Stored in the record, for the sweeper and for requests that find it.
   protocol::LeaseExpired on_lease_expired = protocol::LeaseExpired::Unknown;
+  // The upstream settles the record in its own transactions. Stored, for the functions that it calls
+  // there; only PostgreSQL has them.
+  bool own_transaction = false;
   std::optional<ReclaimFrom> from;  // None: claims only what is absent.
   // Limit for the tenant's unexpired records. Only a claim that would add one can be over quota; an
   // existing record is reported first.
@@ -83,6 +86,7 @@ using ClaimResult = std::variant<Unavailable, InDoubt, OverQuota, Claimed, Exist
 struct ClaimRef {
   protocol::Identity identity;
   protocol::Attempt attempt = 0;
+  bool own_transaction = false;  // As in its request. Only settle() asks for it.
 };
 
 // The result of a write.
@@ -105,6 +109,9 @@ struct WriteResult {
   // Done before this call, which changed nothing. Its content may be that of somebody else who has
   // settled the record: an operator, the reconciler, a webhook.
   bool repeated = false;
+  // Only of a claim with own_transaction, and Done: its record as it was before this call, completed
+  // in a transaction of the upstream, perhaps also by somebody else, or by an earlier try.
+  std::optional<Record> completed = {};
 };
 
 // --- Look-up
@@ -165,6 +172,8 @@ public:
   //   again and keeps its recovery point, because an earlier attempt may have reached it. Also Done
   //   if there is no record.
   //   Failed, Unknown: the record becomes FailedRetryable or Unknown, with the error.
+  // With own_transaction it looks first. If this attempt's record is completed, that stays, whatever
+  // the ending is: Done, and the result has the record.
   virtual void settle(ClaimRef claim, protocol::Ending ending, Deadline deadline,
                       std::function<void(WriteResult)> done) = 0;
   // Heartbeat: extends the leases of many claims, each from the store's current time.

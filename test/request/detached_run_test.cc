@@ -94,7 +94,7 @@ protected:
     return keeper_->settled.at(0).ending;
   }
   // The store has written it.
-  void written() { keeper_->settled.at(0).report(runtime::Settled::Done, ""); }
+  void written() { keeper_->settled.at(0).report({runtime::Settled::Done, ""}); }
   bool isReleased() { return std::holds_alternative<protocol::Released>(settled()); }
   bool isUnknown() { return std::holds_alternative<protocol::Unknown>(settled()); }
 

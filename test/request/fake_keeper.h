@@ -19,12 +19,12 @@ public:
   struct Settling {
     protocol::Ending ending;
     std::shared_ptr<const runtime::CompletedRecord> completed;
-    std::function<void(runtime::Settled, const std::string&)> report;
+    runtime::OnSettled report;
   };
 
   void settle(const runtime::HeldClaim&, protocol::Ending ending,
               std::shared_ptr<const runtime::CompletedRecord> completed,
-              std::function<void(runtime::Settled, const std::string&)> report) override {
+              runtime::OnSettled report) override {
     if (failures > 0) {
       --failures;
       throw std::bad_alloc();

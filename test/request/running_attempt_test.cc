@@ -71,14 +71,24 @@ public:
   request::Post post() override { return worker.post(); }
   const std::string& keyHash() const override { return key_hash; }
   void continueResponse() override { ++continued; }
+  bool continueWith(const runtime::CompletedRecord& completed) override {
+    if (can_replace) {
+      replaced_by.push_back(completed.response);
+    }
+    return can_replace;
+  }
   void onEnding(const protocol::AttemptEnding& ending) override { endings.push_back(ending); }
   void onWritten(bool stored, store::Deadline) override { written.push_back(stored); }
+  void onCompletedByUpstream(store::Deadline) override { ++by_upstream; }
   void onNoRoomForResponse() override { ++no_room; }
 
   TaskQueue worker;
   std::string key_hash = "hash";
   int continued = 0;
   int no_room = 0;
+  int by_upstream = 0;
+  bool can_replace = true;
+  std::vector<protocol::StoredResponse> replaced_by;
   std::vector<protocol::AttemptEnding> endings;
   std::vector<bool> written;
 };
@@ -101,7 +111,7 @@ protected:
   // The keeper's report reaches the stream.
   void report(runtime::Settled settled) {
     ASSERT_FALSE(keeper_.settled.empty());
-    keeper_.settled.back().report(settled, "");
+    keeper_.settled.back().report({settled, ""});
     stream_.worker.run();
   }
   template <class Kind>

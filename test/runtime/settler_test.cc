@@ -43,8 +43,8 @@ protected:
     made.ending = std::move(ending);
     made.report_by = steady_clock::now() + report_in;
     made.until = steady_clock::now() + until;
-    made.report = [this](runtime::Settled settled, const std::string&) {
-      note(static_cast<int>(settled));
+    made.report = [this](const runtime::SettleReport& report) {
+      note(static_cast<int>(report.settled));
     };
     made.on_done = [this](bool certain) { note(certain ? Done : DoneBySomebody); };
     made.on_over = [this] { note(Over); };

@@ -140,6 +140,12 @@ store::WriteResult FakeDatabase::settle(const store::ClaimRef& claim,
                                         const protocol::Ending& ending) {
   const std::lock_guard lock(mutex_);
   const auto row = rows_.find(claim.identity);
+  if (row != rows_.end() && store::isCompletedElsewhere(claim, row->second.record)) {
+    return {.outcome = store::WriteOutcome::Done,
+            .reason = {},
+            .repeated = true,
+            .completed = read(row->second)};
+  }
   std::optional<store::RecordHead> head;
   if (row != rows_.end()) {
     head = store::RecordHead{row->second.record.state, row->second.record.attempt};

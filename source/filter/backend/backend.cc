@@ -17,6 +17,7 @@
 #include "source/filter/backend/maintenance_log.h"
 #include "source/filter/backend/reconcile_log.h"
 #include "source/protocol/key_hash.h"
+#include "source/protocol/outcome.h"
 #include "source/protocol/overloaded.h"
 #include "source/request/store_results.h"
 #include "source/runtime/undertaker.h"
@@ -206,7 +207,9 @@ Backend::Backend(BackendSettings settings, store::OpenedStore opened)
       [this](const protocol::Identity& identity, const store::Record& record,
              store::Deadline asked) { onRecordPolled(identity, record, asked); });
   redirects_ = std::make_shared<runtime::Redirects>([this](const runtime::HeldClaim& claim) {
-    settle(claim, protocol::Unknown{"redirect_lost", reconcileAfter(claim.ref.identity.operation)},
+    settle(claim,
+           protocol::endingOfLost(*claim.policy, "redirect_lost",
+                                  reconcileAfter(claim.ref.identity.operation)),
            nullptr, nullptr);
   });
   heartbeat_ = runtime::Heartbeat::create(*opened_.store, observer);
@@ -271,17 +274,16 @@ void Backend::keepAlive(const runtime::HeldClaim& claim) {
 
 void Backend::settle(const runtime::HeldClaim& claim, protocol::Ending ending,
                      std::shared_ptr<const runtime::CompletedRecord> completed,
-                     std::function<void(runtime::Settled, const std::string&)> report) {
+                     runtime::OnSettled report) {
   const store::MonotonicTime now = std::chrono::steady_clock::now();
   runtime::SettleRequest request;
   request.claim = claim.ref;
   request.report_by = now + claim.policy->completion_timeout;
   request.until = now + patienceFor(ending, claim.policy->lease);
-  request.report = [this, report = std::move(report)](runtime::Settled settled,
-                                                      const std::string& reason) {
-    onReport(settled, reason);
+  request.report = [this, report = std::move(report)](const runtime::SettleReport& settled) {
+    onReport(settled);
     if (report != nullptr) {
-      report(settled, reason);
+      report(settled);
     }
   };
   request.held = admission_.charge(bytesToSettle(ending, completed.get()));
@@ -293,6 +295,16 @@ void Backend::settle(const runtime::HeldClaim& claim, protocol::Ending ending,
       cache_.insert(*identity, completed, std::chrono::steady_clock::now());
     }
   };
+  if (claim.ref.own_transaction) {
+    request.on_completed_by_upstream = [this, identity](const store::Record& record,
+                                                        store::Deadline asked) {
+      auto found = keepFound(*identity, record, asked);
+      if (found != nullptr) {
+        stats_.count(&Stats::ended_by_upstream);
+      }
+      return found;
+    };
+  }
   // However it ended. In this order, so that a request that starts to wait in between sees that
   // this process no longer holds the claim, and asks the store itself.
   request.on_over = [this, identity, attempt = claim.ref.attempt] {
@@ -343,15 +355,16 @@ void Backend::countStore(const store::StoreStatus& status) {
   shown_ = status;
 }
 
-void Backend::onReport(runtime::Settled settled, const std::string& reason) {
-  switch (settled) {
+void Backend::onReport(const runtime::SettleReport& report) {
+  switch (report.settled) {
     case runtime::Settled::Done:
+    case runtime::Settled::ByUpstream:
       return;
     case runtime::Settled::Fenced:
       return stats_.count(&Stats::fenced);
     case runtime::Settled::NotYet:
     case runtime::Settled::Never:
-      return onStoreError(outages_.onOutcomeNotStored(reason, rightNow()));
+      return onStoreError(outages_.onOutcomeNotStored(report.reason, rightNow()));
   }
 }
 
@@ -413,13 +426,20 @@ void Backend::onConfigInvalid(std::string_view route, std::string_view why) {
 
 void Backend::onRecordPolled(const protocol::Identity& identity, const store::Record& record,
                              store::Deadline asked) {
+  (void)keepFound(identity, record, asked);
+}
+
+std::shared_ptr<const runtime::CompletedRecord> Backend::keepFound(
+    const protocol::Identity& identity, const store::Record& record, store::Deadline asked) {
   auto completed = request::completedRecord(record, asked, protocol::keyHash(identity));
   if (!completed.ok()) {
-    return onUnreadable(completed.status());
+    onUnreadable(completed.status());
+    return nullptr;
   }
   if (*completed != nullptr) {
-    cache_.insert(identity, *std::move(completed), std::chrono::steady_clock::now());
+    cache_.insert(identity, *completed, std::chrono::steady_clock::now());
   }
+  return *std::move(completed);
 }
 
 }  // namespace idempotency::filter

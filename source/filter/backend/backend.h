@@ -91,7 +91,7 @@ public:
   // ClaimKeeper
   void settle(const runtime::HeldClaim& claim, protocol::Ending ending,
               std::shared_ptr<const runtime::CompletedRecord> completed,
-              std::function<void(runtime::Settled, const std::string&)> report) override;
+              runtime::OnSettled report) override;
   void passOn(runtime::HeldClaim claim) override;
   void letLeaseEnd(protocol::Attempt attempt) override { heartbeat_->remove(attempt); }
   std::optional<std::chrono::milliseconds> reconcileAfter(
@@ -125,7 +125,12 @@ private:
   void showStatus();
   // The counters that only the store knows: adds what they have gained since the last time.
   void countStore(const store::StoreStatus& status);
-  void onReport(runtime::Settled settled, const std::string& reason);
+  void onReport(const runtime::SettleReport& report);
+  // The store found the record of a claim completed: what can be replayed of it, which is now in the
+  // cache.
+  std::shared_ptr<const runtime::CompletedRecord> keepFound(const protocol::Identity& identity,
+                                                            const store::Record& record,
+                                                            store::Deadline asked);
   // The store failed: counts it, and logs the line if there is one.
   void onStoreError(const std::optional<std::string>& line);
   void onRecordPolled(const protocol::Identity& identity, const store::Record& record,

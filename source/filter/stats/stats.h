@@ -69,6 +69,7 @@ namespace idempotency::filter {
   X(store_fail_open, "store.fail_open")                 \
   X(store_late_answer, "store.late_answer")             \
   X(ended_completed, "ended.completed")                 \
+  X(ended_by_upstream, "ended.by_upstream")             \
   X(ended_tombstone, "ended.tombstone")                 \
   X(ended_failed_retryable, "ended.failed_retryable")   \
   X(ended_released, "ended.released")                   \

@@ -20,6 +20,19 @@ void appendFields(const protocol::FieldList& list, std::vector<envoy::Field>& fi
   }
 }
 
+// Removes all fields but :status.
+void clear(const envoy::Headers& headers) {
+  std::vector<std::string> names;  // Copies, because each removal ends the views.
+  for (const envoy::Field& field : headers.all()) {
+    if (!field.nameView().starts_with(':')) {
+      names.emplace_back(field.nameView());
+    }
+  }
+  for (const std::string& name : names) {
+    headers.remove(name);
+  }
+}
+
 }  // namespace
 
 std::vector<envoy::Field> toFields(const protocol::FieldList& list) {
@@ -39,6 +52,38 @@ void sendAnswer(envoy::Stream stream, const protocol::Policy& policy,
   appendFields(rendered.headers, headers);
   stream.sendLocalReply(static_cast<uint32_t>(rendered.status), headers, rendered.body,
                         protocol::problemCode(answer.problem));
+}
+
+void replaceHeldResponse(envoy::Stream stream, const message::ReplayMessage& message) {
+  const envoy::Headers headers = stream.responseHeaders();
+  clear(headers);
+  const fmt::format_int status(message.status);
+  headers.set(":status", {status.data(), status.size()});
+  for (const auto& [name, value] : message.headers) {
+    headers.add(name, value);
+  }
+  stream.dropBody(envoy::Direction::Response);
+  if (!message.body.empty()) {
+    // Above its limit, Envoy would answer 500 itself.
+    if (stream.bufferLimit() < message.body.size()) {
+      stream.setBufferLimit(message.body.size());
+    }
+    stream.buffered(envoy::Direction::Response).append(message.body);
+  }
+  const envoy::Headers trailers = stream.responseTrailers();
+  const bool had_trailers = trailers.size() > 0;
+  clear(trailers);
+  if (had_trailers || message.trailers.empty()) {
+    for (const auto& [name, value] : message.trailers) {
+      trailers.add(name, value);
+    }
+    stream.continueResponse();
+    return;
+  }
+  // They make Envoy continue with all that is held, and then with them.
+  std::vector<envoy::Field> fields;
+  appendFields(message.trailers, fields);
+  stream.sendResponseTrailers(fields);
 }
 
 void sendReplay(envoy::Stream stream, const message::ReplayMessage& message) {

@@ -19,6 +19,10 @@ void sendAnswer(envoy::Stream stream, const protocol::Policy& policy,
 // The message must stay valid until this returns.
 void sendReplay(envoy::Stream stream, const message::ReplayMessage& message);
 
+// The message takes the place of the response that our hooks hold, whoever made that. All of it has
+// arrived. The message must stay valid until this returns.
+void replaceHeldResponse(envoy::Stream stream, const message::ReplayMessage& message);
+
 // As Envoy takes them. They refer to the list.
 std::vector<envoy::Field> toFields(const protocol::FieldList& list);
 

@@ -11,6 +11,7 @@
 #include "source/http/http_date.h"
 #include "source/message/headers.h"
 #include "source/protocol/proxy_evidence.h"
+#include "source/runtime/times.h"
 
 namespace idempotency::filter {
 namespace {
@@ -192,6 +193,23 @@ void StreamResponse::mark(const request::ResponseMark& mark) {
       headers.set(http::ExposeHeadersHeader, *extended);
     }
   }
+}
+
+RequestTraits traitsOf(envoy::Stream stream) {
+  return {.head = stream.requestHeaders().get(":method") == "HEAD",
+          .cross_origin = isCrossOrigin(stream)};
+}
+
+std::optional<message::ReplayMessage> answerFrom(const runtime::CompletedRecord& completed,
+                                                 const RequestTraits& request) {
+  auto message =
+      message::buildReplay(completed.response, {.head = request.head,
+                                                .replayed = false,
+                                                .expires_at = runtime::secondsOf(completed.expires_at)});
+  if (message.has_value() && request.cross_origin) {
+    message::exposeOwnHeaders(message->headers);
+  }
+  return message;
 }
 
 void observeHeaders(envoy::Stream stream, request::RunningAttempt& attempt, bool local_reply,

@@ -6,11 +6,13 @@
 #include <string_view>
 
 #include "source/envoy/stream.h"
+#include "source/message/replay.h"
 #include "source/protocol/declared_outcome.h"
 #include "source/protocol/outcome.h"
 #include "source/protocol/policy.h"
 #include "source/request/running_attempt.h"
 #include "source/request/upstream_response.h"
+#include "source/runtime/replay_cache.h"
 
 // What a response says, as values. Worker thread, inside hooks.
 namespace idempotency::filter {
@@ -44,6 +46,19 @@ public:
 private:
   const envoy::Stream stream_;
 };
+
+// In the access log: the upstream has completed the record in its own transaction.
+inline constexpr std::string_view ByUpstreamWord = "by_upstream";
+// What decides how the response to a request must look.
+struct RequestTraits {
+  bool head = false;
+  bool cross_origin = false;
+};
+RequestTraits traitsOf(envoy::Stream stream);
+// The response to the attempt itself, made of what the upstream has completed. None: it cannot be
+// sent. Any thread.
+std::optional<message::ReplayMessage> answerFrom(const runtime::CompletedRecord& completed,
+                                                 const RequestTraits& request);
 
 // The response's headers have come. Removes those that only the filter sends, and tells the attempt
 // what they mean, unless it expects no response any more. `local_reply`: Envoy or another filter

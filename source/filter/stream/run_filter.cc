@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
+#include <fmt/format.h>
 #include <functional>
 #include <utility>
 #include <vector>
@@ -23,6 +24,33 @@ protocol::FieldList copyOf(const envoy::Headers& headers) {
     list.emplace_back(field.nameView(), field.valueView());
   }
   return list;
+}
+
+// All of a response that is not the one that the run's stream has.
+void sendInstead(request::DetachedRun& run, const message::ReplayMessage& message) {
+  protocol::FieldList headers = {{":status", fmt::format("{}", message.status)}};
+  headers.insert(headers.end(), message.headers.begin(), message.headers.end());
+  const bool has_body = !message.body.empty();
+  const bool has_trailers = !message.trailers.empty();
+  run.sendHeaders(std::move(headers), !has_body && !has_trailers, ByUpstreamWord);
+  if (has_body) {
+    run.sendBody(std::string(message.body), !has_trailers);
+  }
+  if (has_trailers) {
+    run.sendTrailers(message.trailers);
+  }
+}
+
+// After the end of the run's stream. Any thread.
+void tellClient(request::DetachedRun& run, const RequestTraits& request,
+                const runtime::SettleReport& settled) {
+  if (settled.completed != nullptr) {
+    if (const auto message = answerFrom(*settled.completed, request)) {
+      sendInstead(run, *message);
+      return;
+    }
+  }
+  run.fail();
 }
 
 }  // namespace
@@ -194,6 +222,23 @@ void RunFilter::continueResponse() {
   stream().continueResponse();
 }
 
+bool RunFilter::continueWith(const runtime::CompletedRecord& completed) {
+  const auto message = answerFrom(completed, traitsOf(stream()));
+  if (!message.has_value()) {
+    return false;
+  }
+  const bool has_client = run_->hasClient();
+  headers_relayed_ = true;
+  if (has_client) {
+    sendInstead(*run_, *message);
+  }
+  stream().responseHeaders().remove("content-length");  // The body stays here.
+  stream().dropBody(envoy::Direction::Response);
+  onRelayed(has_client);
+  stream().continueResponse();
+  return true;
+}
+
 void RunFilter::onClientReady() {
   if (!attempt_.has_value() || attempt_->holdsResponse()) {
     return;  // The response has ended in the meantime: continueResponse() sends the rest.
@@ -264,6 +309,11 @@ void RunFilter::onWritten(bool stored, store::Deadline since) {
   }
 }
 
+void RunFilter::onCompletedByUpstream(store::Deadline since) {
+  stream().record(config_.stats().completion_us, runtime::microsecondsSince(since));
+  tellEnding(ByUpstreamWord);
+}
+
 void RunFilter::tellEnding(std::string_view ending) {
   ending_ = ending;
   trace_.onOutcome(stream(), ending);
@@ -278,8 +328,17 @@ void RunFilter::onNoRoomForResponse() {
 
 void RunFilter::settle(const runtime::HeldClaim& claim, protocol::Ending ending,
                        std::shared_ptr<const runtime::CompletedRecord> completed,
-                       std::function<void(runtime::Settled, const std::string&)> report) {
+                       runtime::OnSettled report) {
+  // Without a report the stream has ended. The upstream may have completed the record all the same,
+  // so the client is told when the store has been asked.
+  const bool tells_later = report == nullptr && claim.ref.own_transaction && !headers_relayed_;
+  if (tells_later) {
+    report = [run = run_, request = traitsOf(stream())](const runtime::SettleReport& settled) {
+      tellClient(*run, request, settled);
+    };
+  }
   backend_->settle(claim, std::move(ending), std::move(completed), std::move(report));
+  tells_client_later_ = tells_later;
 }
 
 void RunFilter::passOn(runtime::HeldClaim claim) {
@@ -322,7 +381,9 @@ void RunFilter::onStreamComplete() {
   }
   if (!relayed_) {
     stream().increment(config_.stats().detached_lost);
-    run_->fail();
+    if (!tells_client_later_) {
+      run_->fail();
+    }
   }
   // Envoy would keep the connection for a while, for a client that still reads.
   backend_->dialer().close(connection_);

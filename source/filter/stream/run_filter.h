@@ -73,13 +73,15 @@ private:
   request::Post post() override;
   const std::string& keyHash() const override { return run_->keyHash(); }
   void continueResponse() override;
+  bool continueWith(const runtime::CompletedRecord& completed) override;
   void onEnding(const protocol::AttemptEnding& ending) override;
   void onWritten(bool stored, store::Deadline since) override;
+  void onCompletedByUpstream(store::Deadline since) override;
   void onNoRoomForResponse() override;
   // ClaimKeeper: the backend, except that a redirected claim stays with its run.
   void settle(const runtime::HeldClaim& claim, protocol::Ending ending,
               std::shared_ptr<const runtime::CompletedRecord> completed,
-              std::function<void(runtime::Settled, const std::string&)> report) override;
+              runtime::OnSettled report) override;
   void passOn(runtime::HeldClaim claim) override;
   void letLeaseEnd(protocol::Attempt attempt) override;
   std::optional<std::chrono::milliseconds> reconcileAfter(
@@ -107,6 +109,7 @@ private:
   bool ends_with_headers_ = false;  // The response has no body, not even an empty one.
   bool headers_relayed_ = false;
   bool relayed_ = false;     // The whole response.
+  bool tells_client_later_ = false;  // When the claim of a run that was cut short is settled.
   std::string_view ending_;  // One word for access logs.
 
   std::shared_ptr<Backend> backend_;  // From start() on.

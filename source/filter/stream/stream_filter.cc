@@ -511,6 +511,14 @@ void StreamFilter::continueResponse() {
   stream().continueResponse();
 }
 
+bool StreamFilter::continueWith(const runtime::CompletedRecord& completed) {
+  const auto message = answerFrom(completed, traitsOf(stream()));
+  if (message.has_value()) {
+    replaceHeldResponse(stream(), *message);
+  }
+  return message.has_value();
+}
+
 void StreamFilter::onEnding(const protocol::AttemptEnding& ending) {
   trace_.onOutcome(stream(), request::wordOf(ending));
   counts_.onOutcome(ending.basis);
@@ -522,6 +530,11 @@ void StreamFilter::onWritten(bool stored, store::Deadline since) {
     stream().increment(stats().not_stored);
     trace_.onOutcome(stream(), "not_stored");
   }
+}
+
+void StreamFilter::onCompletedByUpstream(store::Deadline since) {
+  stream().record(stats().completion_us, runtime::microsecondsSince(since));
+  trace_.onOutcome(stream(), ByUpstreamWord);
 }
 
 void StreamFilter::onNoRoomForResponse() {

@@ -92,8 +92,10 @@ private:
   // AttemptStream
   const std::string& keyHash() const override { return trace_.keyHash(); }
   void continueResponse() override;
+  bool continueWith(const runtime::CompletedRecord& completed) override;
   void onEnding(const protocol::AttemptEnding& ending) override;
   void onWritten(bool stored, store::Deadline since) override;
+  void onCompletedByUpstream(store::Deadline since) override;
   void onNoRoomForResponse() override;
   // RunClient
   void onRunStarted() override;

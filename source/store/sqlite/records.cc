@@ -247,6 +247,15 @@ std::optional<ClaimRow> Records::findClaim(const store::ClaimRef& claim) {
 }
 
 store::WriteResult Records::settle(const store::ClaimRef& claim, const protocol::Ending& ending) {
+  if (claim.own_transaction) {
+    std::optional<RecordRow> found = find(claim.identity);
+    if (found.has_value() && store::isCompletedElsewhere(claim, found->record)) {
+      return {.outcome = store::WriteOutcome::Done,
+              .reason = {},
+              .repeated = true,
+              .completed = std::move(found->record)};
+    }
+  }
   if (const auto* const completed = std::get_if<protocol::Completed>(&ending)) {
     const std::optional<int64_t> remembered = inserted_.find(claim.attempt);
     if (remembered.has_value() && complete(*remembered, claim, *completed)) {

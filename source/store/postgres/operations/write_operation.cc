@@ -54,28 +54,29 @@ WriteOperation::WriteOperation(store::ClaimRef claim, protocol::Ending ending,
       claim_(std::move(claim)),
       ending_(std::move(ending)),
       use_(use),
-      done_(std::move(done)) {}
+      done_(std::move(done)),
+      step_(claim_.own_transaction ? Step::Look : Step::Write) {}
 
 size_t WriteOperation::bytes() const {
   const protocol::Identity& id = claim_.identity;
   return id.tenant.size() + id.operation.size() + id.key.size() +
-         (checking_ ? 0 : protocol::responseBytes(ending_));
+         (step_ == Step::Write ? protocol::responseBytes(ending_) : 0);
 }
 
 StatementId WriteOperation::bind(size_t, Parameters& parameters) const {
+  if (step_ != Step::Write) {
+    return reader_.bind(claim_.identity, parameters);
+  }
   parameters.bytes(claim_.identity.tenant);
   parameters.bytes(claim_.identity.operation);
   parameters.bytes(claim_.identity.key);
-  if (checking_) {
-    return StatementId::ReadRecord;
-  }
   parameters.int64(claim_.attempt);
   return std::visit([&](const auto& ending) { return bindEnding(ending, parameters); }, ending_);
 }
 
 Group WriteOperation::group() const {
-  if (checking_) {
-    return Group::Records;
+  if (step_ != Step::Write) {
+    return reader_.group();
   }
   const auto* const completed = std::get_if<protocol::Completed>(&ending_);
   return completed != nullptr && completed->tombstone == protocol::Tombstone::None
@@ -84,12 +85,13 @@ Group WriteOperation::group() const {
 }
 
 void WriteOperation::bindMember(Arrays& arrays) const {
+  if (step_ != Step::Write) {
+    reader_.bindMember(claim_.identity, arrays);
+    return;
+  }
   arrays.bytes(0, claim_.identity.tenant);
   arrays.bytes(1, claim_.identity.operation);
   arrays.bytes(2, claim_.identity.key);
-  if (checking_) {
-    return;
-  }
   const auto& completed = std::get<protocol::Completed>(ending_);
   arrays.int64(3, claim_.attempt);
   arrays.int16(4, static_cast<int16_t>(completed.status));
@@ -98,15 +100,15 @@ void WriteOperation::bindMember(Arrays& arrays) const {
   arrays.bytes(7, completed.response);
 }
 
+protocol::Attempt WriteOperation::memberAttempt() const {
+  return step_ == Step::Write ? claim_.attempt : reader_.memberAttempt();
+}
+
 Operation::Next WriteOperation::onResults(std::span<const Rows> results) {
   const Rows& rows = results.front();
-  if (checking_) {
-    const store::WriteOutcome outcome = judge(rows);
-    if (outcome == store::WriteOutcome::Locked) {
-      return onLocked();
-    }
-    finish(outcome, {});
-    return Next::Finished;
+  if (step_ != Step::Write) {
+    reader_.onRows(rows);
+    return onRead();
   }
   if (std::holds_alternative<protocol::Released>(ending_) && !rows.empty()) {
     if (rows.int16(0, 0) == static_cast<int16_t>(ReleaseRow::Locked)) {
@@ -122,8 +124,35 @@ Operation::Next WriteOperation::onResults(std::span<const Rows> results) {
     finish(store::WriteOutcome::Done, {});
     return Next::Finished;
   }
-  checking_ = true;
+  return goTo(Step::Check);
+}
+
+Operation::Next WriteOperation::goTo(Step step) {
+  step_ = step;
+  reader_ = RecordReader();
   return finished() ? Next::Finished : Next::SendAgain;
+}
+
+Operation::Next WriteOperation::onRead() {
+  // Of a response, only that of the upstream's own transaction matters.
+  const bool is_elsewhere = reader_.found() && isCompletedElsewhere(claim_, reader_.record());
+  if (is_elsewhere && reader_.step() == RecordReader::Step::Response) {
+    return finished() ? Next::Finished : Next::SendAgain;
+  }
+  if (is_elsewhere) {
+    finishRead(store::WriteOutcome::Done);
+    return Next::Finished;
+  }
+  std::optional<store::RecordHead> head;
+  if (reader_.found()) {
+    head = store::RecordHead{reader_.record().state, reader_.record().attempt};
+  }
+  if (const auto outcome = store::outcomeWithoutWrite(ending_, claim_.attempt, head)) {
+    finishRead(*outcome);
+    return Next::Finished;
+  }
+  // After a write, only a lock can have kept it from the record.
+  return step_ == Step::Check ? onLocked() : goTo(Step::Write);
 }
 
 // A heartbeat or the sweeper holds its lock only briefly. The caller decides whether to wait for a
@@ -132,40 +161,37 @@ Operation::Next WriteOperation::onLocked() {
   if (++rounds_ >= LockedRounds) {
     finish(store::WriteOutcome::Locked, LockedReason);
   }
-  checking_ = false;
-  return finished() ? Next::Finished : Next::SendAgain;
-}
-
-store::WriteOutcome WriteOperation::judge(const Rows& rows) const {
-  std::optional<store::RecordHead> found;
-  if (!rows.empty()) {
-    const store::Record record = readRecord(rows, 0);
-    found = store::RecordHead{record.state, record.attempt};
-  }
-  // If it is still to be written, only a lock can have kept the write from it.
-  return store::outcomeWithoutWrite(ending_, claim_.attempt, found)
-      .value_or(store::WriteOutcome::Locked);
+  return goTo(Step::Write);
 }
 
 Operation::Next WriteOperation::onLost(const std::string& reason) {
-  if (!checking_) {
+  if (step_ == Step::Write) {
     finish(store::WriteOutcome::InDoubt, reason);
   }
   return finished() ? Next::Finished : Next::SendAgain;
 }
 
 void WriteOperation::onRefused(const std::string& reason) {
-  finish(checking_ ? store::WriteOutcome::InDoubt : store::WriteOutcome::Unavailable, reason);
+  finish(step_ == Step::Check ? store::WriteOutcome::InDoubt : store::WriteOutcome::Unavailable,
+         reason);
 }
 
 void WriteOperation::onDeadline(bool sent) {
-  finish(sent || checking_ ? store::WriteOutcome::InDoubt : store::WriteOutcome::Unavailable,
+  const bool in_doubt = step_ == Step::Check || (step_ == Step::Write && sent);
+  finish(in_doubt ? store::WriteOutcome::InDoubt : store::WriteOutcome::Unavailable,
          DeadlineReason);
 }
 
+void WriteOperation::finishRead(store::WriteOutcome outcome) {
+  store::WriteResult result{outcome, {}, outcome == store::WriteOutcome::Done};
+  if (reader_.found() && isCompletedElsewhere(claim_, reader_.record())) {
+    result.completed = std::move(reader_.record());
+  }
+  callBack(done_, std::move(result));
+}
+
 void WriteOperation::finish(store::WriteOutcome outcome, std::string reason) {
-  const bool repeated = checking_ && outcome == store::WriteOutcome::Done;
-  callBack(done_, store::WriteResult{outcome, std::move(reason), repeated});
+  callBack(done_, store::WriteResult{outcome, std::move(reason)});
 }
 
 }  // namespace idempotency::postgres
