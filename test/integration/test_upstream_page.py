@@ -258,3 +258,24 @@ def test_an_attempt_that_is_losing_its_record_has_no_effect(orders):
     request.join()
     assert is_without_consequence(answers[0])
     assert (orders.count(key), orders.record(key)) == (0, (1, 4, None))
+
+
+def test_behind_envoy_the_client_gets_what_was_committed(orders, module_workspace):
+    policy = {"own_transaction": True, "on_lease_expired": "RETRY"}
+    site = Site(
+        module_workspace,
+        {"orders": policy},
+        store={"postgres": {"conninfo": orders.server.conninfo(orders.name), "timeout": "5s"}},
+        change=lambda config: config.upstream(orders.port, cluster="upstream"),
+    )
+    key = new_key()
+    with site.counts(covered=1, claim__created=1, ended__by_upstream=1):
+        first = site.send("/orders/", key, body=json.dumps({"item": key}).encode())
+    assert (first.status, first.header("content-type")) == (201, "application/json")
+    assert (first.header("idempotent-replayed"), first.header("idempotency-stored")) == (None, None)
+    with site.counts(covered=1, replayed=1):
+        again = site.send("/orders/", key, body=json.dumps({"item": key}).encode())
+    assert (again.status, again.body) == (201, first.body)
+    assert again.header("idempotent-replayed") == "true"
+    assert orders.count(key) == 1
+    site.close()
