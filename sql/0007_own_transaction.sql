@@ -1,15 +1,22 @@
 -- compatible-with: 6
--- Services that settle their requests in their own transactions. Modules of version 6 work with this schema: what they claim has
--- own_transaction = false, so the functions below refuse it.
+-- Services that settle their requests in their own transactions. Modules of version 6 work with this schema: what they
+-- claim has own_transaction = false, so the functions below refuse it.
 
--- Builds an index, which reads every record once while requests wait: about a second for each gigabyte of the table.
+-- Builds an index, which reads every record once while requests wait: about two seconds for each gigabyte of the table.
+-- So both the column and the index may be there already, made without blocking anybody: docs/postgres.md says how.
 
-ALTER TABLE idempotency.record ADD COLUMN own_transaction boolean NOT NULL DEFAULT false;
+ALTER TABLE idempotency.record ADD COLUMN IF NOT EXISTS own_transaction boolean NOT NULL DEFAULT false;
 COMMENT ON COLUMN idempotency.record.own_transaction IS
   'By the policy of the claim: the service settles the request in its own transaction. Never changed by a completion.';
 -- Holds neither a column that a completion or a checkpoint changes, nor any record of a route without own_transaction. Not
 -- unique: attempts are random, and a claim must not fail on an index that its ON CONFLICT does not name.
-CREATE INDEX record_own_attempt ON idempotency.record (attempt) WHERE own_transaction;
+CREATE INDEX IF NOT EXISTS record_own_attempt ON idempotency.record (attempt) WHERE own_transaction;
+DO $$
+BEGIN
+  IF NOT (SELECT indisvalid FROM pg_index WHERE indexrelid = 'idempotency.record_own_attempt'::regclass) THEN
+    RAISE EXCEPTION 'the index idempotency.record_own_attempt is not valid: drop it, and run the migration again';
+  END IF;
+END $$;
 
 -- As in version 6, with one column more.
 CREATE OR REPLACE VIEW idempotency.records AS
@@ -407,48 +414,51 @@ DECLARE
   tenants bytea[];
   operations bytea[];
   keys bytea[];
+  one_by_one boolean := false;
   skipped integer := 0;
   left_over boolean := false;
 BEGIN
-  WITH due AS MATERIALIZED (
-    SELECT r.tenant, r.operation, r.key, r.state, r.expires_at FROM idempotency.record r
-    WHERE r.reap_at <= now() AND r.state IN (2, 3, 4)
-    ORDER BY r.reap_at LIMIT p_limit + 1
-    FOR UPDATE SKIP LOCKED
-  ), first AS MATERIALIZED (
-    SELECT * FROM due LIMIT p_limit
-  ), longer AS (
-    -- Their lives were made longer at completion.
-    UPDATE idempotency.record r SET reap_at = r.expires_at
-    FROM first f
-    WHERE f.expires_at > now() AND r.tenant = f.tenant AND r.operation = f.operation AND r.key = f.key
-  ), chosen AS MATERIALIZED (
-    SELECT * FROM first WHERE expires_at <= now()
-  ), unsettled AS (
-    -- Whatever settles them sets reap_at again.
-    UPDATE idempotency.record r SET reap_at = 'infinity'
-    FROM chosen c
-    WHERE c.state = 4 AND r.tenant = c.tenant AND r.operation = c.operation AND r.key = c.key
-  ), kept AS (
-    UPDATE idempotency.record r SET state = 5, reap_at = 'infinity'
-    FROM chosen c
-    WHERE p_soft AND c.state <> 4 AND r.tenant = c.tenant AND r.operation = c.operation AND r.key = c.key
-    RETURNING 1
-  )
-  SELECT (SELECT count(*) FROM kept), (SELECT count(*) FROM due), array_agg(c.tenant), array_agg(c.operation), array_agg(c.key)
-  INTO expired, seen, tenants, operations, keys
-  FROM chosen c WHERE NOT p_soft AND c.state <> 4;
+  LOOP
+    -- All of it in one subtransaction: a row that the transaction locks and its subtransaction deletes costs a multixact.
+    BEGIN
+      WITH due AS MATERIALIZED (
+        SELECT r.tenant, r.operation, r.key, r.state, r.expires_at FROM idempotency.record r
+        WHERE r.reap_at <= now() AND r.state IN (2, 3, 4)
+        ORDER BY r.reap_at LIMIT p_limit + 1
+        FOR UPDATE SKIP LOCKED
+      ), first AS MATERIALIZED (
+        SELECT * FROM due LIMIT p_limit
+      ), longer AS (
+        -- Their lives were made longer at completion.
+        UPDATE idempotency.record r SET reap_at = r.expires_at
+        FROM first f
+        WHERE f.expires_at > now() AND r.tenant = f.tenant AND r.operation = f.operation AND r.key = f.key
+      ), chosen AS MATERIALIZED (
+        SELECT * FROM first WHERE expires_at <= now()
+      ), unsettled AS (
+        -- Whatever settles them sets reap_at again.
+        UPDATE idempotency.record r SET reap_at = 'infinity'
+        FROM chosen c
+        WHERE c.state = 4 AND r.tenant = c.tenant AND r.operation = c.operation AND r.key = c.key
+      ), kept AS (
+        UPDATE idempotency.record r SET state = 5, reap_at = 'infinity'
+        FROM chosen c
+        WHERE p_soft AND c.state <> 4 AND r.tenant = c.tenant AND r.operation = c.operation AND r.key = c.key
+        RETURNING 1
+      )
+      SELECT (SELECT count(*) FROM kept), (SELECT count(*) FROM due), array_agg(c.tenant), array_agg(c.operation), array_agg(c.key)
+      INTO expired, seen, tenants, operations, keys
+      FROM chosen c WHERE NOT p_soft AND c.state <> 4;
 
-  deleted := 0;
-  BEGIN
-    DELETE FROM idempotency.record r
-    USING unnest(tenants, operations, keys) AS c (tenant, operation, key)
-    WHERE r.tenant = c.tenant AND r.operation = c.operation AND r.key = c.key;
-    GET DIAGNOSTICS deleted = ROW_COUNT;
-  EXCEPTION
-    WHEN lock_not_available OR deadlock_detected OR integrity_constraint_violation OR raise_exception THEN
-      -- One by one. Not all of them, if many are in the way: they are locked meanwhile.
-      FOR i IN 1 .. cardinality(tenants) LOOP
+      deleted := 0;
+      IF NOT one_by_one THEN
+        DELETE FROM idempotency.record r
+        USING unnest(tenants, operations, keys) AS c (tenant, operation, key)
+        WHERE r.tenant = c.tenant AND r.operation = c.operation AND r.key = c.key;
+        GET DIAGNOSTICS deleted = ROW_COUNT;
+        EXIT;
+      END IF;
+      FOR i IN 1 .. coalesce(cardinality(tenants), 0) LOOP
         BEGIN
           DELETE FROM idempotency.record r WHERE r.tenant = tenants[i] AND r.operation = operations[i] AND r.key = keys[i];
           deleted := deleted + 1;
@@ -457,12 +467,22 @@ BEGIN
             UPDATE idempotency.record r SET reap_at = now() + interval '1 minute'
             WHERE r.tenant = tenants[i] AND r.operation = operations[i] AND r.key = keys[i];
             skipped := skipped + 1;
-            left_over := i < cardinality(tenants);
         END;
-        EXIT WHEN skipped = most_skipped;
+        -- The rest is locked meanwhile: it has its turn in the next call.
+        IF skipped = most_skipped THEN
+          left_over := i < cardinality(tenants);
+          EXIT;
+        END IF;
       END LOOP;
-      left_over := left_over AND skipped = most_skipped;
-  END;
+      EXIT;
+    EXCEPTION
+      WHEN lock_not_available OR deadlock_detected OR integrity_constraint_violation OR raise_exception THEN
+        IF one_by_one THEN
+          RAISE;
+        END IF;
+        one_by_one := true;
+    END;
+  END LOOP;
 
   IF expired > 0 THEN
     INSERT INTO idempotency.audit (action, records) VALUES ('expire', expired);

@@ -16,10 +16,11 @@ from harness.wait import wait_for
 
 NEWEST = len(list((ROOT / "sql").glob("0*.sql")))
 FILES = sorted(path.name for path in (ROOT / "sql").glob("0*.sql"))
+PAGE = ROOT / "docs" / "postgres.md"
 # The number that migrations take turns by (source/store/postgres/schema/migrate.cc).
 TURN = 7593461025893847
 LOAD = CACHE / "bazel-opt" / "bin" / "bench" / "postgres_load"
-ROLES = ("idempotency_filter", "idempotency_upstream", "idempotency_operator")
+ROLES = ("idempotency_filter", "idempotency_upstream", "idempotency_worker", "idempotency_operator")
 
 
 @pytest.fixture(scope="module")
@@ -246,6 +247,46 @@ def test_records_that_are_unknown_already_are_found_and_counted(migrate, query):
     assert query("SELECT count(*) FROM idempotency.unsettled") == [(10,)]
 
 
+# The page's statements that build the index of version 7 before the migration.
+BEFORE_VERSION_7 = re.findall(
+    r"^(?:ALTER TABLE|CREATE INDEX CONCURRENTLY) .*;$", PAGE.read_text(), re.MULTILINE
+)
+
+
+def test_the_index_of_version_7_can_be_built_before(migrate, query):
+    assert migrate().returncode == 0
+    alone = shape(query), rights(query)
+    query("DROP SCHEMA idempotency CASCADE")
+    assert migrate("--to", "6").returncode == 0
+    for statement in BEFORE_VERSION_7:
+        query(statement)
+    index = "SELECT relfilenode FROM pg_class WHERE relname = 'record_own_attempt'"
+    before = query(index)
+    assert migrate().returncode == 0
+    assert (shape(query), rights(query)) == alone
+    assert query(index) == before
+
+
+def test_an_index_of_version_7_that_was_not_finished_is_refused(server, database, migrate, query):
+    assert migrate("--to", "6").returncode == 0
+    column, index = BEFORE_VERSION_7
+    query(column)
+    # An older snapshot keeps it from ending.
+    with server.connect(database) as stranger:
+        stranger.execute("BEGIN ISOLATION LEVEL REPEATABLE READ")
+        stranger.execute("SELECT count(*) FROM idempotency.record")
+        with server.connect(database) as owner:
+            owner.execute("SET statement_timeout = '200ms'")
+            with pytest.raises(psycopg.errors.QueryCanceled):
+                owner.execute(index)
+        stranger.execute("ROLLBACK")
+    result = migrate()
+    assert (result.returncode, version(query)) == (1, 6)
+    assert "record_own_attempt is not valid: drop it" in result.stderr
+    query("DROP INDEX idempotency.record_own_attempt")
+    assert migrate().returncode == 0
+
+
 def test_after_the_rename_nothing_has_an_old_name(migrate, query):
     assert migrate().returncode == 0
     names = query(
@@ -287,9 +328,9 @@ def test_an_earlier_version_keeps_the_rights_on_its_tables(migrate, query, start
     renamed = {
         (who, "key" if name == "record" else name, right)
         for who, name, right in FILTER | OPERATOR
-        if name not in OF_VERSION_6
+        if name not in LATER_THAN_VERSION_4
     }
-    assert rights(query) == renamed | UPSTREAM
+    assert rights(query) == renamed | {(role, "schema", "USAGE") for role in ROLES}
 
 
 def test_a_new_module_refuses_the_schema_of_an_older_one(server, database, migrate, session_workspace):
@@ -318,7 +359,7 @@ def test_modules_from_before_the_rename_are_refused(migrate, query):
 
 # Columns that only one of the stores needs. All others have the same name in both.
 OWN_COLUMNS = {
-    "record": {"reap_at", "id", "expired_at", "unknown_since"},
+    "record": {"reap_at", "id", "expired_at", "unknown_since", "own_transaction"},
     "response": {"expires_at", "id"},
     "tenant_use": {"asked_at", "counted_at", "counting_took"},
     "audit": set(),
@@ -623,7 +664,7 @@ def test_role_that_may_not_create_roles_is_warned_and_helped_later(server, datab
     for name in ROLES:
         server.query(f"CREATE ROLE {name}")
     assert migrate(user=owner).stdout == f"schema version {NEWEST}\n"
-    assert rights(query) == FILTER | UPSTREAM | OPERATOR
+    assert rights(query) == FILTER | UPSTREAM | WORKER | OPERATOR
 
 
 def test_schema_that_an_administrator_made_is_used(server, database, migrate, query, role):
@@ -660,9 +701,10 @@ FILTER = granted(
         "unsettled_total": "SELECT",
         "unsettled_change": "SELECT",
         "tidy_unsettled": "EXECUTE",
+        "tidy_outbox": "EXECUTE",
     },
 )
-OF_VERSION_6 = {
+LATER_THAN_VERSION_4 = {
     "unsettled",
     "unsettled_total",
     "unsettled_change",
@@ -671,8 +713,16 @@ OF_VERSION_6 = {
     "key_hash",
     "tidy_unsettled",
     "purge_tenant",
+    "tidy_outbox",
+    "outbox",
 }
-UPSTREAM = granted("idempotency_upstream", {"schema": "USAGE"})
+SERVICE_CALLS = ("begin_work", "checkpoint", "complete", "enqueue")
+UPSTREAM = granted("idempotency_upstream", {"schema": "USAGE", **dict.fromkeys(SERVICE_CALLS, "EXECUTE")})
+WORKER_WRITES = ("due_at", "done_at", "dead_at", "tries", "reference", "last_error")
+WORKER = granted(
+    "idempotency_worker",
+    {"schema": "USAGE", "outbox": "SELECT", **{f"outbox.{name}": "UPDATE" for name in WORKER_WRITES}},
+)
 OPERATOR_WRITES = {
     "record": "UPDATE DELETE",
     "response": "INSERT DELETE",
@@ -697,6 +747,7 @@ OPERATOR_READS = [
     "unsettled_total",
     "unsettled_change",
     "records",
+    "outbox",
 ]
 OPERATOR = (
     granted("idempotency_operator", {"schema": "USAGE"})
@@ -707,7 +758,7 @@ OPERATOR = (
 
 def test_roles_have_exactly_what_they_need(migrate, query):
     assert migrate().returncode == 0
-    assert rights(query) == FILTER | UPSTREAM | OPERATOR
+    assert rights(query) == FILTER | UPSTREAM | WORKER | OPERATOR
     assert (
         query(
             "SELECT rolname FROM pg_roles WHERE rolname = ANY (%s) AND (rolcanlogin OR rolsuper"
@@ -724,7 +775,7 @@ def test_rights_that_are_too_many_are_taken_back(migrate, query):
     query("GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA idempotency TO PUBLIC, idempotency_operator")
     query("GRANT CREATE ON SCHEMA idempotency TO idempotency_filter, PUBLIC")
     assert migrate().returncode == 0
-    assert rights(query) == FILTER | UPSTREAM | OPERATOR
+    assert rights(query) == FILTER | UPSTREAM | WORKER | OPERATOR
 
 
 FORBIDDEN = {
@@ -755,6 +806,14 @@ FORBIDDEN = {
         "INSERT INTO idempotency.audit (action) VALUES ('x')",
         "SELECT idempotency.drop_response_partitions()",
         "SELECT * FROM idempotency.reap(1, false)",
+        "SELECT * FROM idempotency.outbox",
+        "SELECT idempotency.own_record(1)",
+    ],
+    "worker": [
+        "SELECT * FROM idempotency.record",
+        "DELETE FROM idempotency.outbox",
+        "UPDATE idempotency.outbox SET payload = '{}'",
+        "SELECT * FROM idempotency.begin_work(1)",
     ],
     "operator": [
         "INSERT INTO idempotency.record (attempt) VALUES (1)",
@@ -777,7 +836,7 @@ FORBIDDEN = {
 def test_roles_are_refused_everything_else(server, database, migrate, query, role):
     assert migrate().returncode == 0
     query("CREATE TABLE private (secret text)")
-    for name, member in zip(("gateway", "service", "operator"), ROLES, strict=True):
+    for name, member in zip(("gateway", "service", "worker", "operator"), ROLES, strict=True):
         role(name, f"IN ROLE {member}")
     role("stranger")
     for name, statements in FORBIDDEN.items():
@@ -890,6 +949,12 @@ def test_functions_with_the_owners_rights_trust_no_search_path(migrate, query):
         "count_unsettled",
         "tidy_unsettled",
         "purge_tenant",
+        "own_record",
+        "begin_work",
+        "checkpoint",
+        "complete",
+        "enqueue",
+        "tidy_outbox",
     }
     for name, settings in functions:
         assert "search_path=pg_catalog, pg_temp" in settings, name
@@ -899,12 +964,34 @@ def test_functions_with_the_owners_rights_trust_no_search_path(migrate, query):
 
 
 def test_sql_of_the_page_runs(server, database, migrate, query):
-    blocks = re.findall(r"```sql\n(.*?)```", (ROOT / "docs" / "postgres.md").read_text(), re.DOTALL)
+    blocks = re.findall(r"```sql\n(.*?)```", PAGE.read_text(), re.DOTALL)
     assert len(blocks) > 3
     assert migrate().returncode == 0
+    roles = ("gateway", "payments", "app_owner")
+    # What the page's service has claimed.
+    query(
+        """INSERT INTO idempotency.record (tenant, operation, key, fingerprint, attempt, state,
+             own_transaction, lease_until, expires_at, reap_at, claimed_at, created_at)
+           VALUES ('t', 'o', 'k', 'f', 4611686018427387905, 1, true, now() + interval '30 s',
+             now() + interval '1 day', now() + interval '1 day', now(), now())"""
+    )
     try:
+        server.query("CREATE ROLE app_owner LOGIN")
         for block in blocks:
-            query(block)
+            # One statement at a time: together they are a transaction, in which CONCURRENTLY fails.
+            for statement in block.split(";\n") if "CONCURRENTLY" in block else [block]:
+                query(statement)
         assert query("SELECT pg_has_role('gateway', 'idempotency_filter', 'USAGE')") == [(True,)]
+        assert query("SELECT status FROM idempotency.records WHERE key = 'k'") == [(201,)]
+        assert query("SELECT topic, payload FROM idempotency.outbox") == [
+            ("receipt", {"to": "a@example.com"})
+        ]
+        # What workers write stands in a table.
+        table = re.findall(r"`(UPDATE idempotency\.outbox .*?)`", PAGE.read_text())
+        assert len(table) == 3
+        for statement in table:
+            query(statement.replace("$1", "(SELECT max(id) FROM idempotency.outbox)").replace("$2", "'code'"))
     finally:
-        server.query("DROP ROLE IF EXISTS gateway")
+        query("DROP OWNED BY app_owner, payments")
+        for name in roles:
+            server.query(f"DROP ROLE IF EXISTS {name}")

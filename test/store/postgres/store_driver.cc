@@ -176,6 +176,9 @@ public:
       store_->settle(claimRef(command), protocol::Released{}, deadline, write);
     } else if (op == "mark_unknown") {
       store_->settle(claimRef(command), protocol::Unknown{"lost", {}}, deadline, write);
+    } else if (op == "extend") {
+      store_->extend({claimRef(command)}, milliseconds(30'000), deadline,
+                     [write](const store::ExtendResult& results) { write(results.at(0)); });
     } else if (op == "stats") {
       answer(id, now, stats());
     } else {
@@ -191,6 +194,15 @@ private:
     request.identity = std::move(ref.identity);
     request.attempt = ref.attempt;
     request.fingerprint = std::string(33, 'f');
+    // As of routes with on_lease_expired: RETRY.
+    if (flag(command, "retry")) {
+      request.on_lease_expired = protocol::LeaseExpired::Retry;
+    }
+    // Claims a record that an earlier attempt left.
+    if (const int64_t from = number(command, "from_attempt", 0); from != 0) {
+      request.from = store::ReclaimFrom{
+          static_cast<protocol::RecordState>(number(command, "from_state", 0)), from};
+    }
     return request;
   }
   static protocol::Completed completion(const object& command) {
