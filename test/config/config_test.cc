@@ -1170,6 +1170,44 @@ TEST(ConfigTest, PathOfThePrivateListenerIsOneThatASocketCanHave) {
   EXPECT_FALSE(load("/a\\u0000b").ok());
 }
 
+// --- Own transactions
+
+constexpr std::string_view NoSqlite =
+    "policy.own_transaction: requires store.postgres: a service cannot commit to a SQLite store in "
+    "its own transaction";
+
+TEST(ConfigTest, OwnTransactionsNeedPostgres) {
+  const auto filter = loadFilterConfig(filterJson(R"("policy": {"own_transaction": true})"));
+  ASSERT_FALSE(filter.ok());
+  EXPECT_EQ(messageOf(filter.status()), NoSqlite);
+
+  const FilterConfig plain = mustLoadFilter(filterJson(""));
+  const RouteConfig route =
+      mustLoadRoute(R"({"own_transaction": true, "operation": "charge"})");
+  const auto policy = resolvePolicy(plain, &route);
+  ASSERT_FALSE(policy.ok());
+  EXPECT_EQ(messageOf(policy.status()), fmt::format("operation \"charge\": {}", NoSqlite));
+
+  const RouteConfig off = mustLoadRoute(R"({"own_transaction": false})");
+  EXPECT_TRUE(resolvePolicy(plain, &off).ok());
+}
+
+TEST(ConfigTest, OwnTransactionsFallBackToTheFilter) {
+  const auto load = [](std::string_view policy) {
+    return mustLoadFilter(fmt::format(
+        R"({{"store": {{"postgres": {{"conninfo": "host=db"}}}}, {}, "policy": {}}})", Tenant,
+        policy));
+  };
+  const RouteConfig silent = mustLoadRoute("{}");
+  const RouteConfig on = mustLoadRoute(R"({"own_transaction": true})");
+  const RouteConfig off = mustLoadRoute(R"({"own_transaction": false})");
+  EXPECT_FALSE(resolvePolicy(load("{}"), &silent)->own_transaction);
+  EXPECT_TRUE(resolvePolicy(load("{}"), &on)->own_transaction);
+  const FilterConfig filter = load(R"({"own_transaction": true})");
+  EXPECT_TRUE(resolvePolicy(filter, &silent)->own_transaction);
+  EXPECT_FALSE(resolvePolicy(filter, &off)->own_transaction);
+}
+
 // --- Contradictions between the levels
 // --------------------------------------------------------------------
 

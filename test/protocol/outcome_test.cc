@@ -514,12 +514,92 @@ TEST(EndingForTest, RedirectThatGetsHereFreesNoKey) {
   mustBe<idempotency::protocol::Unknown>(written(sent("internal_redirect", 1)));
 }
 
+// --- Own transactions ---------------------------------------------------------------------------
+
+Policy retriesUnknown() {
+  Policy policy;
+  policy.own_transaction = true;
+  policy.on_lease_expired = LeaseExpired::Retry;
+  return policy;
+}
+
+TEST(OwnTransactionTest, RetryFreesWhatIsNotKnown) {
+  Observation cut = response(200);
+  cut.complete = false;
+  Observation no_grpc_status = response(200);
+  no_grpc_status.grpc_status_missing = true;
+  for (const auto& [seen, error] : {std::pair(sent("response_timeout"), "response_timeout"),
+                                    std::pair(sent(EARLY "{remote_reset}"), EARLY),
+                                    std::pair(cut, "no_response"),
+                                    std::pair(no_grpc_status, "grpc_status_missing"),
+                                    std::pair(response(502), "status_502"),
+                                    std::pair(response(504), "status_504")}) {
+    SCOPED_TRACE(error);
+    const AttemptEnding verdict = judgeOutcome(retriesUnknown(), seen);
+    EXPECT_EQ(verdict.kind, EndingKind::Retryable);
+    EXPECT_EQ(mustBe<Failed>(written(seen, retriesUnknown())).error, error);
+    EXPECT_EQ(judgeOutcome({}, seen).rule, verdict.rule);
+  }
+}
+
+TEST(OwnTransactionTest, RetryNeverFreesWhatTheUpstreamCallsUnknown) {
+  for (const DeclaredOutcome declared : {DeclaredOutcome::Unknown, DeclaredOutcome::Invalid}) {
+    for (const bool complete : {true, false}) {
+      Observation seen = response(500);
+      seen.declared = declared;
+      seen.complete = complete;
+      mustBe<idempotency::protocol::Unknown>(written(seen, retriesUnknown()));
+    }
+  }
+}
+
+TEST(OwnTransactionTest, NeitherSettingFreesAnythingAlone) {
+  Policy own = retriesUnknown();
+  own.on_lease_expired = LeaseExpired::Unknown;
+  Policy retry = retriesUnknown();
+  retry.own_transaction = false;
+  for (const Policy& policy : {own, retry}) {
+    mustBe<idempotency::protocol::Unknown>(written(sent("response_timeout"), policy));
+    mustBe<idempotency::protocol::Unknown>(written(response(502), policy));
+    mustBe<idempotency::protocol::Unknown>(endingOfLost(policy, "stream_lost", std::nullopt));
+  }
+}
+
+TEST(OwnTransactionTest, RetryFreesALostStream) {
+  EXPECT_EQ(mustBe<Failed>(endingOfLost(retriesUnknown(), "stream_lost", std::nullopt)).error,
+            "stream_lost");
+}
+
+TEST(OwnTransactionTest, ResultsAndReleasesStayWhatTheyAre) {
+  mustBe<idempotency::protocol::Completed>(written(response(201), retriesUnknown()));
+  mustBe<idempotency::protocol::Released>(written(response(401), retriesUnknown()));
+  mustBe<idempotency::protocol::Released>(written(sent("route_not_found", 0), retriesUnknown()));
+  EXPECT_EQ(judgeOutcome(retriesUnknown(), sent("internal_redirect", 1)).kind,
+            EndingKind::Redirected);
+}
+
 // --- The page ----------------------------------------------------------------------------------
 
 std::string page() {
   std::ifstream file("docs/semantics.md");
   EXPECT_TRUE(file.good()) << "docs/semantics.md";
   return {std::istreambuf_iterator<char>(file), {}};
+}
+
+// Which rules RETRY turns with own_transaction.
+TEST(OutcomeTest, PageTellsWhichUnknownOutcomesAreRetriedWithOwnTransactions) {
+  std::string retried;
+  std::string kept;
+  for (const OutcomeRule& rule : outcomeRules()) {
+    if (rule.ending != EndingKind::Unknown) {
+      continue;
+    }
+    const bool declared = std::string_view(rule.name).starts_with("declared_");
+    std::string& list = declared ? kept : retried;
+    list += fmt::format("{}`{}`", list.empty() ? "" : ", ", rule.name);
+  }
+  EXPECT_NE(page().find(fmt::format("| {} | failed_retryable |", retried)), std::string::npos);
+  EXPECT_NE(page().find(fmt::format("| {} | unknown |", kept)), std::string::npos);
 }
 
 TEST(OutcomeTest, PageHasARowForEveryRule) {

@@ -344,6 +344,101 @@ TEST_F(RunningAttemptTest, ReplyThatTakesThePlaceOfAHeldResponseIsNotContinued) 
   EXPECT_THAT(response_.marks, IsEmpty());
 }
 
+// --- Own transactions
+
+class OwnTransactionAttemptTest : public RunningAttemptTest {
+protected:
+  OwnTransactionAttemptTest() { policy_.own_transaction = true; }
+
+  void reportCompletedByUpstream() {
+    ASSERT_FALSE(keeper_.settled.empty());
+    auto completed = std::make_shared<runtime::CompletedRecord>();
+    completed->response = {201, {}, "by the upstream", {}};
+    keeper_.settled.back().report({runtime::Settled::ByUpstream, "", completed});
+    stream_.worker.run();
+  }
+  void expectReplaced() {
+    ASSERT_EQ(stream_.replaced_by.size(), 1u);
+    EXPECT_EQ(stream_.replaced_by[0].body, "by the upstream");
+    EXPECT_EQ(stream_.continued, 0) << "it goes on with that";
+    EXPECT_EQ(stream_.by_upstream, 1);
+    EXPECT_THAT(stream_.written, IsEmpty());
+    EXPECT_THAT(response_.marks, IsEmpty());
+    EXPECT_EQ(attempt().phase(), Phase::Over);
+    EXPECT_EQ(admission_->heldBytes(), 0u);
+  }
+};
+
+TEST_F(OwnTransactionAttemptTest, ResponseIsReplacedByWhatTheUpstreamHasCompleted) {
+  attempt().onHeaders(false);
+  attempt().onBody(true);
+  reportCompletedByUpstream();
+  expectReplaced();
+}
+
+TEST_F(OwnTransactionAttemptTest, ReplyOfEnvoyIsReplacedToo) {
+  response_.details = "response_timeout";
+  attempt().onOtherAnswer();
+  reportCompletedByUpstream();
+  expectReplaced();
+}
+
+TEST_F(OwnTransactionAttemptTest, ResponseWhoseHeadersAreGoneCannotBeReplaced) {
+  response_.too_long = true;
+  attempt().onHeaders(false);
+  attempt().onBody(true);
+  reportCompletedByUpstream();
+  EXPECT_THAT(stream_.replaced_by, IsEmpty());
+  EXPECT_EQ(stream_.continued, 1);
+  EXPECT_EQ(stream_.by_upstream, 1);
+  EXPECT_THAT(response_.marks, ElementsAre(::testing::Field(&request::ResponseMark::stored, true)))
+      << "before, when they went";
+}
+
+TEST_F(OwnTransactionAttemptTest, ResultThatCannotBeSentLeavesTheTrueAnswer) {
+  stream_.can_replace = false;
+  attempt().onHeaders(true);
+  reportCompletedByUpstream();
+  EXPECT_EQ(stream_.continued, 1);
+  ASSERT_EQ(response_.marks.size(), 1u);
+  EXPECT_FALSE(response_.marks[0].stored);
+}
+
+TEST_F(OwnTransactionAttemptTest, StreamThatHasEndedHearsNothingOfIt) {
+  attempt().onHeaders(false);
+  attempt().end();
+  ASSERT_EQ(keeper_.settled.size(), 1u);
+  EXPECT_EQ(keeper_.settled[0].report, nullptr);
+}
+
+TEST_F(OwnTransactionAttemptTest, WithRetryAnAttemptThatIsLostLetsTheNextRequestRun) {
+  policy_.on_lease_expired = protocol::LeaseExpired::Retry;
+  attempt();
+  attempt_.reset();
+  EXPECT_EQ(written<protocol::Failed>().error, "stream_lost");
+}
+
+TEST_F(OwnTransactionAttemptTest, WithRetryAnAttemptThatEndsEarlyLetsTheNextRequestRun) {
+  policy_.on_lease_expired = protocol::LeaseExpired::Retry;
+  attempt().onHeaders(false);
+  attempt().end();
+  written<protocol::Failed>();
+}
+
+TEST_F(OwnTransactionAttemptTest, WithRetryADeclarationOfUnknownStays) {
+  policy_.on_lease_expired = protocol::LeaseExpired::Retry;
+  response_.in_headers = protocol::DeclaredOutcome::Unknown;
+  attempt().onHeaders(false);
+  attempt().end();
+  written<protocol::Unknown>();
+}
+
+TEST_F(OwnTransactionAttemptTest, WithoutRetryAnAttemptThatIsLostIsUnknown) {
+  attempt();
+  attempt_.reset();
+  written<protocol::Unknown>();
+}
+
 // --- The end
 
 TEST_F(RunningAttemptTest, StreamThatEndsEarlySettlesOnce) {

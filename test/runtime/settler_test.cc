@@ -80,6 +80,14 @@ protected:
     return notes_;
   }
 
+  void note(int what) {
+    {
+      const std::lock_guard lock(mutex_);
+      notes_.push_back(what);
+    }
+    overs_ += what == Over ? 1 : 0;
+  }
+
   static constexpr int Done = 100;
   static constexpr int Over = 101;
   static constexpr int DoneBySomebody = 102;
@@ -91,14 +99,6 @@ protected:
       std::vector<std::shared_ptr<runtime::TimedTask>>{settler_});
 
 private:
-  void note(int what) {
-    {
-      const std::lock_guard lock(mutex_);
-      notes_.push_back(what);
-    }
-    overs_ += what == Over ? 1 : 0;
-  }
-
   std::mutex mutex_;
   std::vector<int> notes_;
   std::atomic<size_t> overs_{0};
@@ -184,6 +184,104 @@ TEST_F(SettlerTest, ResultThatSomebodyElseHasBroughtFencesTheOwnOne) {
   settle(request(ref, completion("ok")));
   waitUntilOver();
   EXPECT_EQ(notes(), (Notes{Fenced, Over}));
+}
+
+// --- Own transactions
+
+class OwnSettlerTest : public SettlerTest {
+protected:
+  store::ClaimRef ownClaim(const std::string& key) {
+    store::ClaimRef made = claim(key);
+    made.own_transaction = true;
+    return made;
+  }
+  // As the upstream does it in its transaction.
+  void completeElsewhere(const store::ClaimRef& claim) {
+    store::ClaimRef plain = claim;
+    plain.own_transaction = false;
+    ASSERT_EQ(store_->database().settle(plain, completion("found")).outcome,
+              store::WriteOutcome::Done);
+  }
+  runtime::SettleRequest ownRequest(store::ClaimRef claim, protocol::Ending ending,
+                                    std::chrono::milliseconds report_in = 60s) {
+    runtime::SettleRequest made = request(std::move(claim), std::move(ending), report_in);
+    made.report = [this](const runtime::SettleReport& report) {
+      note(static_cast<int>(report.settled));
+      if (report.completed != nullptr) {
+        reported_ = report.completed->response.body;
+      }
+    };
+    made.on_completed_by_upstream = [this](const store::Record& record, store::Deadline asked) {
+      EXPECT_LE(asked, steady_clock::now());
+      note(Found);
+      auto completed = std::make_shared<runtime::CompletedRecord>();
+      completed->response.body = record.response.value_or("");
+      return can_replay_ ? completed : nullptr;
+    };
+    return made;
+  }
+
+  static constexpr int Found = 103;
+  static constexpr int ByUpstream = static_cast<int>(runtime::Settled::ByUpstream);
+  bool can_replay_ = true;
+  std::string reported_;
+};
+
+TEST_F(OwnSettlerTest, WhatTheUpstreamHasCompletedStaysWhateverTheEndingIs) {
+  const std::vector<protocol::Ending> endings = {
+      completion("ours"), protocol::Failed{"status_503"}, protocol::Released{},
+      protocol::Unknown{"response_timeout", std::nullopt}};
+  size_t settled = 0;
+  for (const protocol::Ending& ending : endings) {
+    const store::ClaimRef ref = ownClaim(std::to_string(ending.index()));
+    completeElsewhere(ref);
+    settle(ownRequest(ref, ending));
+    waitUntilOver(++settled);
+    const store::LookUpResult after = store_->database().lookUp(ref.identity);
+    EXPECT_EQ(std::get<store::Record>(after).response, "found");
+    EXPECT_EQ(reported_, "found");
+  }
+  Notes each = {Found, ByUpstream, Over};
+  Notes all;
+  for (size_t i = 0; i < endings.size(); ++i) {
+    all.insert(all.end(), each.begin(), each.end());
+  }
+  EXPECT_EQ(notes(), all);
+}
+
+TEST_F(OwnSettlerTest, WhatTheUpstreamHasNotCompletedIsWritten) {
+  const store::ClaimRef ref = ownClaim("a");
+  settle(ownRequest(ref, completion("ours")));
+  waitUntilOver();
+  EXPECT_EQ(notes(), (Notes{Done, IsDone, Over}));
+  EXPECT_EQ(stateOf(ref), protocol::RecordState::Completed);
+}
+
+TEST_F(OwnSettlerTest, OwnCompletionWhoseAnswerWasLostIsNotTheUpstreams) {
+  store_->loseNextAnswer();
+  settle(ownRequest(ownClaim("a"), completion("ours")));
+  waitUntilOver();
+  EXPECT_EQ(notes(), (Notes{Done, IsDone, Over}));
+}
+
+TEST_F(OwnSettlerTest, ResultThatCannotBeReplayedFences) {
+  can_replay_ = false;
+  const store::ClaimRef ref = ownClaim("a");
+  completeElsewhere(ref);
+  settle(ownRequest(ref, protocol::Failed{"status_503"}));
+  waitUntilOver();
+  EXPECT_EQ(notes(), (Notes{Found, Fenced, Over}));
+}
+
+TEST_F(OwnSettlerTest, StoreThatIsDownIsAskedAgainAfterTheReport) {
+  const store::ClaimRef ref = ownClaim("a");
+  completeElsewhere(ref);
+  store_->setFailure("down");
+  settle(ownRequest(ref, completion("ours"), 10ms));
+  waitFor([&] { return notes() == Notes{NotYet}; });
+  store_->setFailure(std::nullopt);
+  waitUntilOver();
+  EXPECT_EQ(notes(), (Notes{NotYet, Found, Over}));
 }
 
 TEST_F(SettlerTest, OtherEndingsMayBeBroughtBySomebodyElse) {

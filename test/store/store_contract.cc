@@ -102,9 +102,14 @@ store::ClaimRef StoreContractFixture::mustReclaim(const protocol::Identity& iden
 
 store::WriteOutcome StoreContractFixture::settle(const store::ClaimRef& claim,
                                                  protocol::Ending ending) {
+  return settleWith(claim, std::move(ending)).outcome;
+}
+
+store::WriteResult StoreContractFixture::settleWith(const store::ClaimRef& claim,
+                                                    protocol::Ending ending) {
   Answer<store::WriteResult> answer;
   store().settle(claim, std::move(ending), soon(), answer.callback());
-  return answer.get().outcome;
+  return answer.get();
 }
 
 store::WriteOutcome StoreContractFixture::complete(const store::ClaimRef& claim,

@@ -177,6 +177,7 @@ protected:
   // Re-claims what is there, or fails the test.
   store::ClaimRef mustReclaim(const protocol::Identity& identity);
   store::WriteOutcome settle(const store::ClaimRef& claim, protocol::Ending ending);
+  store::WriteResult settleWith(const store::ClaimRef& claim, protocol::Ending ending);
   store::WriteOutcome complete(const store::ClaimRef& claim, protocol::Completed completed);
   store::WriteOutcome fail(const store::ClaimRef& claim, std::string error = "upstream_503");
   store::WriteOutcome release(const store::ClaimRef& claim);

@@ -164,6 +164,49 @@ TEST_P(StoreContractTest, AbandonInEverySituation) {
   }
 }
 
+// With own_transaction, a result of the same attempt stays whatever the ending is, and comes back.
+// Everything else is as without it.
+TEST_P(StoreContractTest, SettlingLooksFirstWhereTheUpstreamSettlesItself) {
+  const std::vector<protocol::Ending> endings = {
+      protocol::Unknown{"late", std::nullopt}, completion("late"), protocol::Failed{"late"},
+      protocol::Released{}};
+  for (const WriteCase& test : WriteCases) {
+    const store::WriteOutcome wanted[] = {test.mark_unknown, test.complete, test.fail,
+                                          test.release};
+    for (const protocol::Ending& ending : endings) {
+      const std::string key =
+          std::string(name(test.situation)) + " and " + std::to_string(ending.index());
+      SCOPED_TRACE(key);
+      store::ClaimRef ref = reach(test.situation, identity(key));
+      ref.own_transaction = true;
+      const std::optional<store::Record> before = lookUp(ref.identity);
+      const store::WriteResult result = settleWith(ref, ending);
+      const bool completed = before.has_value() &&
+                             before->state == protocol::RecordState::Completed &&
+                             before->attempt == ref.attempt;
+      EXPECT_EQ(result.completed.has_value(), completed);
+      if (!completed) {
+        EXPECT_EQ(result.outcome, wanted[ending.index()]);
+        continue;
+      }
+      EXPECT_EQ(result.outcome, Done);
+      EXPECT_TRUE(result.repeated);
+      EXPECT_EQ(result.completed->response, before->response);
+      EXPECT_EQ(result.completed->status, before->status);
+      EXPECT_TRUE(sameRecord(before, lookUp(ref.identity)));
+    }
+  }
+}
+
+TEST_P(StoreContractTest, OfAnotherAttemptsResultNothingComesBack) {
+  store::ClaimRef ref = reach(Situation::Completed, identity("k"));
+  ref.own_transaction = true;
+  ref.attempt += 1;
+  const store::WriteResult result = settleWith(ref, completion("late"));
+  EXPECT_EQ(result.outcome, Fenced);
+  EXPECT_FALSE(result.completed.has_value());
+}
+
 TEST_P(StoreContractTest, AnotherAttemptChangesNothingInAnySituation) {
   for (const Situation situation : AllSituations) {
     if (situation == Situation::Absent) {

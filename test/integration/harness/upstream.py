@@ -13,6 +13,9 @@ A behaviour is a dict. Fields, all optional:
                    HTTP/2 alone: "refuse_stream", "goaway"
     send_continue  False: `Expect: 100-continue` gets no 100
     early_hints    True: a 103 before the answer
+    transactions   the effect in the database `database` (a conninfo): a list of transactions, each a list of
+                   statements, where %(attempt)s and %(key)s are the request's
+    hold_commit    a name: the last of them commits only after release(name)
 
 It is given with the request itself (`behave()` makes the header) or by script(), which needs no change of
 the request. The log has one entry for each of these events, in order:
@@ -20,6 +23,7 @@ the request. The log has one entry for each of these events, in order:
     received    headers are there             executed   body read, effect done, answer decided
     answered    answer wholly written         cut        ended on purpose by a fault
     gone        the other side went away      bad_script the test asked for something that does not exist
+    committed   a transaction is durable      refused    the database refused one, with its `sqlstate`
 """
 
 import json

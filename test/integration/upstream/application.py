@@ -4,6 +4,8 @@ import asyncio
 import itertools
 import json
 
+import psycopg
+
 from .behaviour import BEFORE_EFFECT, HTTP2_ONLY, MID_BODY, BadScript, Behaviour, Fault
 from .exchange import Exchange, PeerGone, Request, Response
 from .recorder import Recorder, digest
@@ -49,6 +51,8 @@ class Application:
             await exchange.interim(100, [])
         body = await exchange.read_body()
         response = _response(behaviour, facts, body)
+        if behaviour.transactions:
+            response = await self._transact(behaviour, facts) or response
         # The effect comes before the answer, and stays when the answer does not arrive: the hard case.
         self._recorder.write(
             "executed",
@@ -71,6 +75,29 @@ class Application:
             return
         await (exchange.respond_rest if behaviour.hold_mid_body else exchange.respond)(response)
         self._recorder.write("answered", **facts, status=response.status)
+
+    async def _transact(self, behaviour: Behaviour, facts: dict) -> Response | None:
+        """A service with a database: nothing but the commit counts, even if the client is gone.
+
+        None: committed. Else what the service answers that cannot commit.
+        """
+        try:
+            async with await psycopg.AsyncConnection.connect(
+                behaviour.database, autocommit=True
+            ) as connection:
+                for index, statements in enumerate(behaviour.transactions, 1):
+                    async with connection.transaction():
+                        for statement in statements:
+                            await connection.execute(
+                                statement, {"attempt": int(facts["attempt"]), "key": facts["key"]}
+                            )
+                        if behaviour.hold_commit and index == len(behaviour.transactions):
+                            await self._scripts.hold(behaviour.hold_commit)
+                    self._recorder.write("committed", **facts, transaction=index)
+        except psycopg.Error as error:
+            self._recorder.write("refused", **facts, sqlstate=error.sqlstate, error=str(error))
+            return Response(500, [], f"{error.sqlstate}\n".encode(), [])
+        return None
 
     async def _pause(self, exchange: Exchange, delay_ms: int, hold: str | None) -> None:
         async def pause() -> None:

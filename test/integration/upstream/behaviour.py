@@ -46,6 +46,10 @@ class Behaviour:
     fault: Fault | None = None
     send_continue: bool = True  # Whether `Expect: 100-continue` gets its 100.
     early_hints: bool = False  # A 103 before the answer.
+    # The effect: one transaction each, with these statements. %(attempt)s and %(key)s are the request's.
+    transactions: tuple[tuple[str, ...], ...] = ()
+    database: str | None = None  # Its conninfo.
+    hold_commit: str | None = None  # The last transaction commits only after this name was released.
 
 
 def _pairs(value) -> tuple[tuple[str, str], ...]:
@@ -55,6 +59,7 @@ def _pairs(value) -> tuple[tuple[str, str], ...]:
 _CONVERT = {
     "headers": _pairs,
     "trailers": _pairs,
+    "transactions": lambda value: tuple(tuple(statements) for statements in value),
     "framing": Framing,
     "fault": lambda value: None if value is None else Fault(value),
 }

@@ -168,6 +168,7 @@ StatementId ClaimOperation::bind(size_t, Parameters& parameters) const {
   parameters.bytes(request_.fingerprint);
   parameters.int64(request_.lease.count());
   parameters.int64(request_.ttl.count());
+  parameters.int16(request_.own_transaction ? 1 : 0);
   if (step_ == Step::Reclaim) {
     parameters.boolean(has_place_ || !request_.tenant_live_keys.has_value());
     parameters.int16(static_cast<int16_t>(request_.from->state));
@@ -204,6 +205,7 @@ void ClaimOperation::bindMember(Arrays& arrays) const {
   arrays.bytes(5, request_.fingerprint);
   arrays.int64(6, request_.lease.count());
   arrays.int64(7, request_.ttl.count());
+  arrays.int16(8, request_.own_transaction ? 1 : 0);
 }
 
 protocol::Attempt ClaimOperation::memberAttempt() const {

@@ -40,10 +40,10 @@ constexpr std::array<Statement, StatementCount> Statements = {{
     // changing it. One that comes up meanwhile is the conflict's to find.
     {"idempotency_claim",
      "INSERT INTO idempotency.record (tenant, operation, key, attempt, state, on_lease_expired,"
-     " fingerprint, lease_until, expires_at, reap_at, claimed_at, created_at)"
+     " fingerprint, lease_until, expires_at, reap_at, claimed_at, created_at, own_transaction)"
      " SELECT $1::bytea, $2::bytea, $3::bytea, $4::int8, 1, $5::int2, $6::bytea,"
      " now() + $7::int8 * interval '1 ms', now() + $8::int8 * interval '1 ms',"
-     " now() + $8::int8 * interval '1 ms', now(), now()"
+     " now() + $8::int8 * interval '1 ms', now(), now(), $9::int2 = 1"
      " WHERE NOT EXISTS (SELECT FROM idempotency.record WHERE " IDENTITY ")"
      " ON CONFLICT (tenant, operation, key) DO NOTHING"
      " RETURNING expires_at"},
@@ -51,13 +51,14 @@ constexpr std::array<Statement, StatementCount> Statements = {{
     // In the order of the arrays, which are sorted. Two of one identity: the first is inserted.
     {"idempotency_claim_many",
      "INSERT INTO idempotency.record (tenant, operation, key, attempt, state, on_lease_expired,"
-     " fingerprint, lease_until, expires_at, reap_at, claimed_at, created_at)"
+     " fingerprint, lease_until, expires_at, reap_at, claimed_at, created_at, own_transaction)"
      " SELECT tenant, operation, key, attempt, 1, on_lease_expired, fingerprint,"
      " now() + lease * interval '1 ms', now() + ttl * interval '1 ms',"
-     " now() + ttl * interval '1 ms', now(), now()"
+     " now() + ttl * interval '1 ms', now(), now(), own_transaction = 1"
      " FROM unnest($1::bytea[], $2::bytea[], $3::bytea[], $4::int8[], $5::int2[], $6::bytea[],"
-     " $7::int8[], $8::int8[])"
-     " AS w (tenant, operation, key, attempt, on_lease_expired, fingerprint, lease, ttl)"
+     " $7::int8[], $8::int8[], $9::int2[])"
+     " AS w (tenant, operation, key, attempt, on_lease_expired, fingerprint, lease, ttl,"
+     " own_transaction)"
      " WHERE NOT EXISTS (SELECT FROM idempotency.record r WHERE r.tenant = w.tenant"
      "   AND r.operation = w.operation AND r.key = w.key)"
      " ON CONFLICT (tenant, operation, key) DO NOTHING"
@@ -66,9 +67,9 @@ constexpr std::array<Statement, StatementCount> Statements = {{
     // A record that has expired starts again; any other keeps what an earlier attempt reached.
     {"idempotency_reclaim",
      IF_FREE(
-         IDENTITY " AND state = $10::int2 AND attempt = $11::int8",
+         IDENTITY " AND state = $11::int2 AND attempt = $12::int8",
          "NO KEY UPDATE") "UPDATE idempotency.record SET attempt = $4::int8, state = 1, "
-                          "on_lease_expired = $5::int2,"
+                          "on_lease_expired = $5::int2, own_transaction = $9::int2 = 1,"
                           " fingerprint = $6::bytea, lease_until = now() + $7::int8 * interval '1 "
                           "ms',"
                           " expires_at = now() + $8::int8 * interval '1 ms',"
@@ -85,13 +86,13 @@ constexpr std::array<Statement, StatementCount> Statements = {{
                           " status = NULL, tombstone = NULL, response_schema = NULL, last_error = "
                           "NULL"
                           " WHERE " IDENTITY AND_FREE
-                          " AND state = $10::int2 AND attempt = $11::int8"
+                          " AND state = $11::int2 AND attempt = $12::int8"
                           // A dead lease: both claims say RETRY.
                           " AND (state IN (3, 5) OR (state = 1 AND lease_until <= now()"
                           "     AND on_lease_expired = 1 AND $5::int2 = 1)"
                           "   OR (state = 2 AND expires_at <= now()))"
                           // Whether there is room for one more live record; any other needs none.
-                          " AND ($9::bool OR (state <> 5 AND expires_at > now()))"
+                          " AND ($10::bool OR (state <> 5 AND expires_at > now()))"
                           " RETURNING expires_at, recovery_point"},
 
     {"idempotency_read_use", "SELECT records FROM idempotency.tenant_use WHERE tenant = $1::bytea"},
