@@ -161,13 +161,16 @@ runs_socket() {
 # log goes to NAME.log, the access log to NAME.access. Sets `envoy_pid`.
 envoy_pid=''
 start_envoy() {
-  local name=$1 port=$2 admin_port=$3 socket
+  local name=$1 port=$2 admin_port=$3 socket values
   shift 3
-  socket=$(runs_socket "$name")
-  /usr/bin/python3 "$examples/render.py" "$examples/$example/envoy.yaml" \
-    "admin=$(address 127.0.0.1 "$admin_port")" "listener=$(address 127.0.0.1 "$port")" \
-    "upstream=$(address "${upstream%:*}" "${upstream##*:}")" "private_listener=$(json "{'path': a[0]}" "$socket")" \
-    "socket=$(json "{'path': a[0], 'mode': 0o600}" "$socket")" "$@" >"$folder/$name.yaml"
+  values=("admin=$(address 127.0.0.1 "$admin_port")" "listener=$(address 127.0.0.1 "$port")"
+    "upstream=$(address "${upstream%:*}" "${upstream##*:}")" "$@")
+  # Only examples with detached runs have a private listener.
+  if grep -q '# private_listener$' "$examples/$example/envoy.yaml"; then
+    socket=$(runs_socket "$name")
+    values+=("private_listener=$(json "{'path': a[0]}" "$socket")" "socket=$(json "{'path': a[0], 'mode': 0o600}" "$socket")")
+  fi
+  /usr/bin/python3 "$examples/render.py" "$examples/$example/envoy.yaml" "${values[@]}" >"$folder/$name.yaml"
   ENVOY_DYNAMIC_MODULES_SEARCH_PATH=$root/$MODULE_FOLDER serve "$root/.cache/envoy/$envoy/envoy" \
     -c "$folder/$name.yaml" --disable-hot-restart --file-flush-interval-msec 200 \
     >"$folder/$name.access" 2>"$folder/$name.log" &
@@ -193,9 +196,8 @@ as_postgres() {
 new_password() { (umask 077 && openssl rand -hex 16 >"$folder/$1.password"); }
 
 # Starts an empty server on a free local port. Sets `postgres_port`.
-postgres_port='' postgres_pid=''
+postgres_port='' postgres_pid='' data=''
 start_postgres() {
-  local data
   data=$(mktemp -d)
   folders+=("$data")
   new_password postgres
@@ -209,10 +211,15 @@ start_postgres() {
   }
   rm "$data/password"
   read -r postgres_port < <(free_ports 1)
+  run_postgres
+}
+
+# Starts the server on its data, for the first time or again. Sets `postgres_pid`.
+run_postgres() {
   # On SIGINT, the server ends its sessions and shuts down cleanly.
   (cd "$data" && as_postgres setpriv --pdeathsig INT "$postgres_bin/postgres" -D "$data/db" \
     -c listen_addresses=127.0.0.1 -c "port=$postgres_port" -c unix_socket_directories=) \
-    >"$folder/postgres.log" 2>&1 &
+    >>"$folder/postgres.log" 2>&1 &
   postgres_pid=$!
   pids+=("$postgres_pid")
   wait_until PostgreSQL "$postgres_pid" "$folder/postgres.log" \

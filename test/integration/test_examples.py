@@ -2,16 +2,19 @@
 
 import os
 import re
+import shutil
 import signal
 import subprocess
+from pathlib import Path
 
 import pytest
 from harness.guard import started_at
-from harness.paths import DEFAULT_ENVOY, ENVOY_VERSIONS, EXAMPLES
+from harness.paths import CACHE, DEFAULT_ENVOY, ENVOY_VERSIONS, EXAMPLES, ROOT
 from harness.process import Process
 from harness.wait import wait_for
 
-WITH_DATABASE = ["postgres", "mesh"]
+WITH_DETACHED_RUNS = ["postgres", "mesh"]
+WITH_DATABASE = [*WITH_DETACHED_RUNS, "payments"]
 
 
 def run(example: str, *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -25,7 +28,7 @@ def test_every_example_is_run_by_a_test():
     assert found == sorted(["quickstart", *WITH_DATABASE])
 
 
-@pytest.mark.parametrize("example", WITH_DATABASE)
+@pytest.mark.parametrize("example", WITH_DETACHED_RUNS)
 @pytest.mark.parametrize("version", [ENVOY_VERSIONS[0], DEFAULT_ENVOY])
 def test_the_demonstration_goes_well(example, version):
     result = run(example, "--once", "--envoy", version)
@@ -41,6 +44,89 @@ def test_the_demonstration_goes_well(example, version):
         result.stdout,
         re.M,
     ), result.stdout
+
+
+@pytest.mark.parametrize("version", [ENVOY_VERSIONS[0], DEFAULT_ENVOY])
+def test_payments_survive_the_kill_of_each_server_in_each_phase(version):
+    result = run("payments", "--once", "--envoy", version)
+    assert result.returncode == 0, result.stdout + result.stderr
+    assert "The demonstration passed." in result.stdout
+    killed = re.findall(
+        r"^Phase (\d): (the service|Envoy|the worker|the database) is killed", result.stdout, re.M
+    )
+    assert sorted(killed) == sorted(
+        (phase, server)
+        for phase in "123"
+        for server in ("the service", "Envoy", "the worker", "the database")
+    )
+    assert result.stdout.count("\n  ok      every retry gets the same response\n") == 12
+    assert re.search(
+        r"^  ledger: 14 orders \(1 declined, 13 paid\), 13 charges, 13 receipts: no differences$",
+        result.stdout,
+        re.M,
+    ), result.stdout
+
+
+# What a user might leave out or get wrong, and the checks that must notice it.
+BROKEN = {
+    "nothing is protected": (
+        "envoy.yaml",
+        "enforcement: REQUIRED",
+        'enforcement: "OFF"',
+        ["the service answered"],
+    ),
+    "the route has no own transactions": (
+        "envoy.yaml",
+        "own_transaction: true",
+        "own_transaction: false",
+        ["the service answered"],
+    ),
+    "no lost run is followed by another": (
+        "envoy.yaml",
+        "on_lease_expired: RETRY",
+        "on_lease_expired: UNKNOWN",
+        ["the payment has a result"],
+    ),
+    "the provider gets no key": (
+        "worker.py",
+        ', "idempotency-key": row.provider_key',
+        "",
+        ["one order, one charge, one receipt", "there is no difference"],
+    ),
+}
+
+
+@pytest.mark.parametrize("case", BROKEN)
+def test_the_demonstration_notices_what_is_missing(folder, case):
+    name, before, after, failures = BROKEN[case]
+    copy = _clone(folder)
+    file = copy / "examples" / "payments" / name
+    assert before in file.read_text()
+    file.write_text(file.read_text().replace(before, after))
+    result = subprocess.run(
+        [copy / "examples" / "payments" / "run", "--once"],
+        capture_output=True,
+        text=True,
+        timeout=170,
+        env={**os.environ, "PATH": f"{folder}:{os.environ['PATH']}"},
+    )
+    assert result.returncode == 1, result.stdout + result.stderr
+    for check in failures:
+        assert f"FAILED  {check}" in result.stdout, result.stdout
+
+
+def _clone(folder: Path) -> Path:
+    """The examples to change, with all installed and built that they need."""
+    copy = folder / "clone"
+    shutil.copytree(EXAMPLES, copy / "examples")
+    (copy / ".cache").symlink_to(CACHE)
+    (copy / "tools").mkdir()
+    for name in ("lib.sh", "versions.env"):
+        shutil.copy(ROOT / "tools" / name, copy / "tools")
+    for program in (copy / "tools" / "setup", folder / "bazel"):
+        program.write_text("#!/bin/sh\n")
+        program.chmod(0o755)
+    return copy
 
 
 def test_the_mesh_replays_through_the_other_envoy():
