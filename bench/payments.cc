@@ -75,13 +75,16 @@ public:
 
 private:
   void onResult(PGresult* result) {
+    if (result == nullptr) {
+      return;  // The end of a statement's results.
+    }
     const ExecStatusType status = PQresultStatus(result);
     if (status == PGRES_FATAL_ERROR && committed_) {
       std::fprintf(stderr, "http_upstream: %s", PQresultErrorMessage(result));
     }
     const bool is_error = status == PGRES_FATAL_ERROR || status == PGRES_PIPELINE_ABORTED;
     committed_ = committed_ && !is_error;
-    PQclear(result);  // Null ends a statement.
+    PQclear(result);
     if (status == PGRES_PIPELINE_SYNC) {
       const Done done = std::move(waiting_.front());
       waiting_.pop_front();

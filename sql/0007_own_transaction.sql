@@ -195,8 +195,8 @@ END $$;
 COMMENT ON FUNCTION idempotency.checkpoint(bigint, text) IS
   'Moves the recovery point of the record that the attempt holds; a re-run continues there.';
 
--- How protobuf writes a number, up to 4 bytes.
-CREATE FUNCTION idempotency.varint(p_number integer) RETURNS bytea LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE AS $$
+-- How protobuf writes a number, up to 4 bytes. Not STRICT: a strict function of this kind is called, others are inlined.
+CREATE FUNCTION idempotency.varint(p_number integer) RETURNS bytea LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
   SELECT CASE
     WHEN p_number < 128 THEN set_byte('\x00'::bytea, 0, p_number)
     WHEN p_number < 16384 THEN set_byte(set_byte('\x0000'::bytea, 0, p_number & 127 | 128), 1, p_number >> 7)
@@ -225,6 +225,8 @@ BEGIN
   IF p_fields IS NULL OR jsonb_typeof(p_fields) <> 'object' THEN
     RAISE EXCEPTION 'the % are not a JSON object', p_what USING ERRCODE = 'ID004',
       DETAIL = 'They must be an object of names, each with a string or an array of strings.';
+  ELSIF p_fields = '{}' THEN
+    RETURN fields;
   END IF;
   -- In the order of jsonb, and arrays in their own order. Only ASCII letters have two cases in a name.
   SELECT coalesce(array_agg(lower(f.name COLLATE "C") ORDER BY f.place, v.place), '{}'),

@@ -8,10 +8,11 @@ import contextlib
 import time
 
 import plan
-from clients import Task
+from clients import Task, code_of
 from gateway import Gateway
 from observer import Boundary, Link
 from parts import NOTICE, PATIENCE, UNKNOWN, Parts, either
+from requester import Answer
 
 _NEVER = (UNKNOWN, "idempotency_detached_lost")
 _WORK = {"work": 0.01, "status": 201}
@@ -46,11 +47,16 @@ class Owning(Parts):
         task = self._keys.new(operation, aim="says")
         async with self._sender() as sender, self._trap(task, one, Boundary.UPSTREAM_SENT, None) as sprung:
             answer = await self._begin(sender, task, one, {**_WORK, "says": says}, sprung)
-        struck = sprung.is_set()
-        if struck and answer is not None and answer.header("idempotency-stored") is None:
-            what = f"clients that got something else than what was committed, when the service said {says}"
+        if sprung.is_set():
+            self._must_have_result(answer, f"the service said {says}")
+        return await self._check_own(sprung.is_set(), task, other, "it is committed")
+
+    def _must_have_result(self, answer: Answer | None, when: str) -> None:
+        """Unless the filter says that it could not ask. 503 of its own: it had no store before."""
+        told = answer is not None and answer.header("idempotency-stored") is None
+        if told and code_of(answer) != "idempotency_store_unavailable":
+            what = f"clients that got something else than what was committed, when {when}"
             self._recorder.add("bound", what=what, value=int(answer.status != 201), most=0)
-        return await self._check_own(struck, task, other, "it is committed")
 
     async def own_lost_answer(self) -> bool:
         """The connection to the upstream breaks when it has committed, and answers."""
@@ -60,7 +66,9 @@ class Owning(Parts):
             self._sender() as sender,
             self._trap(task, one, Boundary.UPSTREAM_ANSWERED, _cut) as sprung,
         ):
-            await self._begin(sender, task, one, _WORK, sprung)
+            answer = await self._begin(sender, task, one, _WORK, sprung)
+        if sprung.is_set():
+            self._must_have_result(answer, "its response was lost")
         return await self._check_own(sprung.is_set(), task, other, "it is committed")
 
     async def own_timed_out(self) -> bool:
@@ -94,7 +102,9 @@ class Owning(Parts):
         one, other = self._gateways()
         task = self._keys.new("own", aim="commit")
         async with self._sender() as sender, self._trap(task, one, boundary, _cut) as sprung:
-            await self._begin(sender, task, one, {**_WORK, "outbox": "last"}, sprung)
+            answer = await self._begin(sender, task, one, {**_WORK, "outbox": "last"}, sprung)
+        if sprung.is_set() and boundary is Boundary.COMMIT_ACKNOWLEDGED:
+            self._must_have_result(answer, "the service did not hear of its commit")
         return await self._check_own(sprung.is_set(), task, other, "the next request finds out")
 
     # --- the service ends
@@ -118,10 +128,12 @@ class Owning(Parts):
         self._recorder.fault("crash_upstream_after", "upstream")
         async with self._sender() as sender:
             until = time.monotonic() + PATIENCE
-            await self._begin(sender, task, one, {**_WORK, **wish, "until": until})
+            answer = await self._begin(sender, task, one, {**_WORK, **wish, "until": until})
             while service.running and time.monotonic() < until:
                 await asyncio.sleep(NOTICE / 4)
             struck = not service.running
+        if struck and wish["crash"] == "committed":
+            self._must_have_result(answer, "the service was killed after its commit")
         await asyncio.to_thread(service.start)
         self._recorder.fault("crash_upstream_after", "upstream", "end")
         return await self._check_own(struck, task, other, f"the service ended: {wish['crash']}")
