@@ -46,6 +46,7 @@ def test_the_demonstration_goes_well(example, version):
     ), result.stdout
 
 
+@pytest.mark.timeout(200)
 @pytest.mark.parametrize("version", [ENVOY_VERSIONS[0], DEFAULT_ENVOY])
 def test_payments_survive_the_kill_of_each_server_in_each_phase(version):
     result = run("payments", "--once", "--envoy", version)
@@ -96,6 +97,7 @@ BROKEN = {
 }
 
 
+@pytest.mark.timeout(200)
 @pytest.mark.parametrize("case", BROKEN)
 def test_the_demonstration_notices_what_is_missing(folder, case):
     name, before, after, failures = BROKEN[case]

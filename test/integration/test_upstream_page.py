@@ -235,6 +235,21 @@ def test_the_order_and_the_response_are_committed_together(orders):
     assert orders.count(key) == 1
 
 
+def test_without_its_response_there_is_no_order(orders):
+    """They are in one transaction."""
+    key = new_key()
+    orders.claim(key, ATTEMPT - 5)
+    orders.query("ALTER FUNCTION idempotency.complete RENAME TO missing")
+    try:
+        answer = orders.post(ATTEMPT - 5, key)
+    finally:
+        orders.query("ALTER FUNCTION idempotency.missing RENAME TO complete")
+    assert (answer.status_code, answer.headers.get("idempotency-outcome")) == (503, None)
+    assert (orders.count(key), orders.record(key)) == (0, (1, ATTEMPT - 5, None))
+    # Nothing stands in the way of another try.
+    assert orders.post(ATTEMPT - 5, key).status_code == 201
+
+
 def test_an_attempt_that_lost_its_record_has_no_effect(orders):
     key = new_key()
     orders.claim(key, ATTEMPT - 1)
