@@ -153,7 +153,10 @@ void Settler::onDone(const EntryPtr& entry, const store::WriteResult& result) {
 void Settler::onCompletedBefore(const EntryPtr& entry, const store::Record& record) {
   SettleReport found{Settled::Fenced, SettledElsewhere};
   if (entry->request.on_completed_by_upstream != nullptr) {
-    found.completed = entry->request.on_completed_by_upstream(record, entry->asked);
+    try {
+      found.completed = entry->request.on_completed_by_upstream(record, entry->asked);
+    } catch (...) {  // No memory for it. The report must come all the same.
+    }
   }
   if (found.completed != nullptr) {
     found.settled = Settled::ByUpstream;

@@ -530,7 +530,7 @@ TEST(OwnTransactionTest, RetryFreesWhatIsNotKnown) {
   no_grpc_status.grpc_status_missing = true;
   for (const auto& [seen, error] :
        {std::pair(sent("response_timeout"), "response_timeout"),
-        std::pair(sent(EARLY "{remote_reset}"), EARLY), std::pair(cut, "no_response"),
+        std::pair(sent(EARLY "{remote_reset}"), EARLY), std::pair(cut, "via_upstream"),
         std::pair(no_grpc_status, "grpc_status_missing"), std::pair(response(502), "status_502"),
         std::pair(response(504), "status_504")}) {
     SCOPED_TRACE(error);

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <memory>
 #include <mutex>
+#include <new>
 #include <string>
 #include <thread>
 #include <vector>
@@ -271,6 +272,19 @@ TEST_F(OwnSettlerTest, ResultThatCannotBeReplayedFences) {
   settle(ownRequest(ref, protocol::Failed{"status_503"}));
   waitUntilOver();
   EXPECT_EQ(notes(), (Notes{Found, Fenced, Over}));
+}
+
+TEST_F(OwnSettlerTest, WithoutMemoryForTheResultItIsReportedAllTheSame) {
+  const store::ClaimRef ref = ownClaim("a");
+  completeElsewhere(ref);
+  runtime::SettleRequest starved = ownRequest(ref, completion("ours"));
+  starved.on_completed_by_upstream =
+      [](const store::Record&, store::Deadline) -> std::shared_ptr<const runtime::CompletedRecord> {
+    throw std::bad_alloc();
+  };
+  settle(std::move(starved));
+  waitUntilOver();
+  EXPECT_EQ(notes(), (Notes{Fenced, Over}));
 }
 
 TEST_F(OwnSettlerTest, StoreThatIsDownIsAskedAgainAfterTheReport) {

@@ -44,11 +44,14 @@ void sendInstead(request::DetachedRun& run, const message::ReplayMessage& messag
 // After the end of the run's stream. Any thread.
 void tellClient(request::DetachedRun& run, const RequestTraits& request,
                 const runtime::SettleReport& settled) {
-  if (settled.completed != nullptr) {
-    if (const auto message = answerFrom(*settled.completed, request)) {
+  try {
+    const auto message =
+        settled.completed == nullptr ? std::nullopt : answerFrom(*settled.completed, request);
+    if (message.has_value()) {
       sendInstead(run, *message);
       return;
     }
+  } catch (...) {  // No memory: the client must not wait for it.
   }
   run.fail();
 }

@@ -597,7 +597,7 @@ TEST_F(OwnTransactionFilterTest, LargeResultFitsIntoWhatEnvoyMayHold) {
   completeInItsTransaction(large);
   respond(*stream, "200", "small");
   EXPECT_GE(stream->buffer_limit, large.body.size());
-  EXPECT_EQ(stream->bodies[HeldBody], large.body);
+  EXPECT_TRUE(stream->bodies[HeldBody] == large.body) << "a diff would be long";
 }
 
 TEST_F(OwnTransactionFilterTest, WithoutACompletionTheResponseCountsAsEver) {
