@@ -10,8 +10,8 @@ from .results import Results
 from .rounds import Figures, Measured, Ratio, Scenario, interleave, per_round
 
 OWN, FILTER = "own", "paid"  # Envoys, and the upstream's paths.
-# What a request writes depends on how many follow a checkpoint: both write so many. Some come before: the first
-# change of each page after a checkpoint writes the whole page.
+# What a request writes depends on how many follow a checkpoint: both write so many. Some come before: the
+# first change of each page after a checkpoint writes the whole page.
 COUNT, BEFORE = 3000, 1000
 
 
@@ -67,7 +67,7 @@ def _written_scenarios(bench: Bench) -> list[Scenario]:
 
 
 def _writes(bench: Bench, name: str) -> Figures:
-    """For each request: bytes of the write-ahead log; completions that the filter wrote, and that it found."""
+    """For each request: bytes of the write-ahead log; completions that the filter wrote, and found."""
     envoy = bench.envoys[name]
     path = f"/{name}/{BODY}"
     bench.database.checkpoint()
