@@ -1518,11 +1518,11 @@ TEST_F(PostgresStoreTest, KeysAreUniqueInOneTable) {
 }
 
 TEST_F(PostgresStoreTest, NoIndexHoldsWhatACompletionChanges) {
-  EXPECT_EQ(rig_.sql("SELECT DISTINCT a.attname FROM pg_index i JOIN pg_attribute a"
-                     " ON a.attrelid = i.indrelid AND a.attnum = ANY (i.indkey)"
-                     " WHERE i.indrelid = 'idempotency.record'::regclass ORDER BY 1"),
-            (TextRows{
-                {"attempt"}, {"claimed_at"}, {"key"}, {"operation"}, {"reap_at"}, {"tenant"}}));
+  EXPECT_EQ(
+      rig_.sql("SELECT DISTINCT a.attname FROM pg_index i JOIN pg_attribute a"
+               " ON a.attrelid = i.indrelid AND a.attnum = ANY (i.indkey)"
+               " WHERE i.indrelid = 'idempotency.record'::regclass ORDER BY 1"),
+      (TextRows{{"attempt"}, {"claimed_at"}, {"key"}, {"operation"}, {"reap_at"}, {"tenant"}}));
   // One index holds a part of the records alone; a completion never changes which.
   EXPECT_EQ(rig_.sql("SELECT pg_get_expr(indpred, indrelid) FROM pg_index"
                      " WHERE indrelid = 'idempotency.record'::regclass"
