@@ -5,8 +5,9 @@
 #include <cstdio>
 #include <cstdlib>
 #include <deque>
-#include <postgresql/libpq-fe.h>
 #include <utility>
+
+#include <postgresql/libpq-fe.h>
 
 #include "bench/watched.h"
 

@@ -244,8 +244,8 @@ class _Judge:
         ]
 
     def _is_honest_failure(self, answer: Answer) -> bool:
-        """The filter could not ask what was committed, and says so: its client knows no result."""
-        return _is_not_stored(answer) and not self._is_result(answer.status)
+        """The filter could not ask what was committed, and says so: no client takes that for a success."""
+        return _is_not_stored(answer) and answer.status >= 400
 
     def _is_result(self, status: int) -> bool:
         settings = self._settings
@@ -253,7 +253,8 @@ class _Judge:
 
     def _check_uncommitted(self, call: Call) -> None:
         answer, work = call.answer, self._works.get(call.answer.number)
-        if work is None or answer.kind is Kind.REPLAY or self._is_result(answer.status):
+        is_result = answer.number not in self._all and self._is_result(answer.status)
+        if work is None or answer.kind is Kind.REPLAY or is_result:
             shown = [work] if work else []
             text = f"the {answer.kind.value} answer tells a result, and nothing is committed"
             self._report("no-effect", text, *shown, *self._story.effects, call.event, answer.event)

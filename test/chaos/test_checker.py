@@ -1443,9 +1443,10 @@ def test_header_that_was_not_committed_is_found(made):
     assert made.rules() == {"wrong-answer"}
 
 
-def test_failure_of_which_the_filter_says_that_it_could_not_ask_passes(made):
+@pytest.mark.parametrize("status", [503, 404])
+def test_failure_of_which_the_filter_says_that_it_could_not_ask_passes(made, status):
     call, number = committed(made)
-    made.returned(call, number, "idempotency-stored: false", status=503, body="no")
+    made.returned(call, number, "idempotency-stored: false", status=status, body="no")
     made.settled(call, number)
     assert made.rules() == set()
 
@@ -1461,6 +1462,14 @@ def test_success_that_differs_is_found_although_the_filter_could_not_ask(made):
 def test_result_of_which_nothing_is_committed_is_found(made, status):
     call = own_call(made)
     made.returned(call, made.work(call), status=status)
+    assert made.rules() == {"no-effect"}
+
+
+def test_result_is_found_although_a_phase_is_committed_and_the_filter_could_not_ask(made):
+    call = own_call(made)
+    number = made.work(call)
+    made.effect(number, "reserved")
+    made.returned(call, number, "idempotency-stored: false", status=404)
     assert made.rules() == {"no-effect"}
 
 
