@@ -14,6 +14,31 @@ def _pkg_config(ctx, package, arguments):
             words.append(word)
     return words
 
+# With --config=portable, what uses a library is compiled as always: only the link differs.
+_BUILD = """package(default_visibility = ["//visibility:public"])
+
+load("@envoy_idempotency//bazel:link_only.bzl", "link_only")
+load("@rules_cc//cc:defs.bzl", "cc_library")
+
+cc_library(
+    name = "%s",
+    defines = %s,
+    linkopts = select({
+        "@envoy_idempotency//bazel:portable": %s,
+        "//conditions:default": %s,
+    }),
+    deps = select({
+        "@envoy_idempotency//bazel:portable": %s,
+        "//conditions:default": [],
+    }),
+)
+
+link_only(
+    name = "portable",
+    deps = %s,
+)
+"""
+
 def _system_library_impl(ctx):
     modules = ctx.attr.modules
     copts = _pkg_config(ctx, ctx.attr.package, ["--cflags-only-other"] + modules)
@@ -25,22 +50,28 @@ def _system_library_impl(ctx):
         if word not in ["-Wl,--push-state,--as-needed", "-Wl,--pop-state"]
     ]
     ctx.file("WORKSPACE", "workspace(name = \"%s\")\n" % ctx.name)
-    ctx.file("BUILD", """package(default_visibility = ["//visibility:public"])
-
-load("@rules_cc//cc:defs.bzl", "cc_library")
-
-cc_library(
-    name = "%s",
-    defines = %s,
-    linkopts = ["-Wl,--as-needed"] + %s,
-)
-""" % (ctx.attr.target or ctx.name, repr(defines), repr(links)))
+    links = ["-Wl,--as-needed"] + links
+    archives = ["-l:" + archive for archive in ctx.attr.archives]
+    if archives:
+        # Before glibc 2.34 these are apart, and they go after what needs them.
+        archives += ["-ldl", "-lpthread"]
+    portable = [ctx.attr.portable] if ctx.attr.portable else []
+    ctx.file("BUILD", _BUILD % (
+        ctx.attr.target or ctx.name,
+        repr(defines),
+        repr(archives if archives or portable else links),
+        repr(links),
+        repr([":portable"] if portable else []),
+        repr(portable),
+    ))
 
 system_library = repository_rule(
     implementation = _system_library_impl,
     attrs = {
+        "archives": attr.string_list(doc = "For --config=portable: position-independent archives of the package."),
         "modules": attr.string_list(mandatory = True, doc = "pkg-config names; headers are on the compiler's own path."),
         "package": attr.string(mandatory = True, doc = "The Debian package to install, named in the error."),
+        "portable": attr.string(doc = "For --config=portable: the target that takes the place of the package's libraries."),
         "target": attr.string(doc = "Name of the target; the repository's name by default."),
     },
     environ = ["PKG_CONFIG_PATH"],

@@ -8,6 +8,7 @@
 
 #include <absl/status/status.h>
 
+#include "bazel/version.h"
 #include "source/cli/printable.h"
 
 namespace idempotency::cli {
@@ -90,7 +91,7 @@ std::string generalHelp(std::span<const Command> commands) {
       "usage: {0} COMMAND [OPTIONS] [ARGUMENTS]\n\n"
       "Tools for the idempotency filter for Envoy: records, keys, fingerprints and the PostgreSQL "
       "schema.\n{1}\n"
-      "Run '{0} COMMAND --help' for more.\n{2}",
+      "Run '{0} COMMAND --help' for more, and '{0} --version' for the version.\n{2}",
       Program, commandList(commands, ""), exitCodeHelp());
 }
 
@@ -149,6 +150,10 @@ ExitCode runWithoutCommand(std::span<const Command> commands,
     return complain(alone ? fmt::format("{} requires a command", first)
                           : fmt::format("{} has no command {}", first, printable(words[1])),
                     first, ExitCode::Usage, console);
+  }
+  if (first == "--version" && words.size() == 1) {
+    console.out << fmt::format("{} {}\n", Program, Version);
+    return ExitCode::Done;
   }
   if (asksForHelp(words) || first == "help") {
     console.out << generalHelp(commands);

@@ -6,6 +6,7 @@
 #include <string_view>
 #include <utility>
 
+#include "bazel/version.h"
 #include "source/config/config.h"
 #include "source/config/operator_config.h"
 #include "source/envoy/filter.h"
@@ -21,6 +22,15 @@
 
 namespace idempotency::filter {
 namespace {
+
+// Once, when Envoy reads the first config that names the module. Main thread.
+void logVersion() {
+  static bool logged = false;
+  if (!logged) {
+    envoy::log(envoy::LogLevel::Info, fmt::format("idempotency: version {}", Version));
+    logged = true;
+  }
+}
 
 constexpr std::string_view FilterName = "idempotency";
 // On the private listener.
@@ -100,6 +110,7 @@ namespace idempotency::envoy {
 std::unique_ptr<FilterFactory> createFilterFactory(ConfigHandle handle, std::string_view name,
                                                    std::string_view json) {
   constexpr std::string_view What = "filter config";
+  filter::logVersion();
   if (name == filter::RunFilterName) {
     return filter::makeRunConfig(handle, json);
   }

@@ -8,6 +8,8 @@
 #include "gtest/gtest.h"
 #include <absl/status/status.h>
 
+#include "bazel/version.h"
+
 namespace idempotency::cli {
 namespace {
 
@@ -115,6 +117,14 @@ TEST(CommandTest, GeneralHelpListsEveryCommandAndTheExitCodes) {
     EXPECT_THAT(ran.out, HasSubstr("  1  the answer is no"));
     EXPECT_THAT(ran.out, HasSubstr("  3  the store cannot be reached"));
   }
+}
+
+TEST(CommandTest, TheVersionIsThatOfTheFileVersion) {
+  const Ran ran = run({"--version"});
+  EXPECT_EQ(ran.code, 0);
+  EXPECT_EQ(ran.out, "idempotencyctl " + std::string(Version) + "\n");
+  EXPECT_THAT(ran.err, IsEmpty());
+  EXPECT_EQ(run({"--version", "greet"}).code, 2);
 }
 
 TEST(CommandTest, ACommandsHelpShowsUsageOptionsAndSubcommands) {

@@ -30,7 +30,7 @@ BACKGROUND |= {"store.batches", "store.operations", "store.batches_failed"}
 BACKGROUND |= {"store.connects", "store.connections_lost"}
 GAUGES = {"in_flight", "held_bytes", "waiting", "settling", "leader", "cache.bytes", "cache.entries"}
 GAUGES |= {"store.queued", "store.queued_bytes", "store.refuses", "store.orphans", "detached.running"}
-GAUGES |= {"unknown.records", "unknown.oldest_seconds", "dead_letters"}
+GAUGES |= {"unknown.records", "unknown.oldest_seconds", "dead_letters", "version"}
 HISTOGRAMS = {"claim_us", "completion_us"}
 
 

@@ -4,12 +4,10 @@ The lists in symbols/ are part of the source: a new hook or callback shows in re
     test/run integration -k symbols --update-symbols
 """
 
-import re
-import subprocess
-from functools import cache
 from pathlib import Path
 
 import pytest
+from harness.elf import defined, glibc_versions, is_bound_at_load_and_never_unmapped, needed, undefined
 from harness.paths import ENVOY_VERSIONS, envoy_binary, module
 
 LISTS = Path(__file__).resolve().parent / "symbols"
@@ -18,19 +16,13 @@ PREFIX = "envoy_dynamic_module_"
 NEWEST_GLIBC = (2, 35)
 
 
-@cache
-def _symbols(path: Path, which: str) -> dict[str, str]:
-    """Name → type letter of the dynamic symbols; which: --undefined-only or --defined-only."""
-    output = subprocess.run(["nm", "-D", which, path], check=True, capture_output=True, text=True).stdout
-    found = {}
-    for line in output.splitlines():
-        *_, letter, name = line.split()
-        found[name.partition("@")[0]] = letter
-    return found
-
-
 def _callbacks() -> dict[str, str]:
-    return {name: t for name, t in _symbols(module(), "--undefined-only").items() if name.startswith(PREFIX)}
+    """Name → type letter, as nm has it."""
+    return {symbol.name: symbol.letter for symbol in undefined(module()) if symbol.name.startswith(PREFIX)}
+
+
+def _exports(path: Path) -> list[str]:
+    return [symbol.name for symbol in defined(path)]
 
 
 def _check(name: str, found: list[str], update: bool) -> None:
@@ -43,16 +35,16 @@ def _check(name: str, found: list[str], update: bool) -> None:
 
 @pytest.mark.parametrize("version", ENVOY_VERSIONS)
 def test_every_callback_that_the_module_needs_is_in_envoy(version):
-    exported = _symbols(envoy_binary(version), "--defined-only")
-    needed = [name for name, letter in _callbacks().items() if letter == "U"]
-    assert needed
-    assert [name for name in needed if name not in exported] == []
+    exported = _exports(envoy_binary(version))
+    asked = [name for name, letter in _callbacks().items() if letter == "U"]
+    assert asked
+    assert [name for name in asked if name not in exported] == []
 
 
 def test_callbacks_that_some_envoy_lacks_are_weak():
     weak = {name for name, letter in _callbacks().items() if letter == "w"}
-    everywhere = set.intersection(*(set(_symbols(envoy_binary(v), "--defined-only")) for v in ENVOY_VERSIONS))
-    newest = set(_symbols(envoy_binary(ENVOY_VERSIONS[-1]), "--defined-only"))
+    everywhere = set.intersection(*(set(_exports(envoy_binary(v))) for v in ENVOY_VERSIONS))
+    newest = set(_exports(envoy_binary(ENVOY_VERSIONS[-1])))
     assert weak <= newest - everywhere, "weak without need, or unknown to the newest Envoy"
 
 
@@ -61,7 +53,7 @@ def test_the_callbacks_are_those_on_the_list(update_symbols):
 
 
 def test_the_module_exports_exactly_the_hooks_on_the_list(update_symbols):
-    _check("hooks.txt", list(_symbols(module(), "--defined-only")), update_symbols)
+    _check("hooks.txt", _exports(module()), update_symbols)
 
 
 def test_hooks_that_envoy_cannot_do_without_are_there():
@@ -70,29 +62,20 @@ def test_hooks_that_envoy_cannot_do_without_are_there():
         http_filter_request_headers http_filter_request_body http_filter_request_trailers
         http_filter_response_headers http_filter_response_body http_filter_response_trailers
         http_filter_stream_complete http_filter_destroy http_filter_scheduled http_filter_local_reply"""
-    exported = _symbols(module(), "--defined-only")
+    exported = _exports(module())
     assert [name for name in required.split() if f"{PREFIX}on_{name}" not in exported] == []
-
-
-def _dynamic_section() -> str:
-    return subprocess.run(["readelf", "-dW", module()], check=True, capture_output=True, text=True).stdout
 
 
 def test_the_libraries_are_those_on_the_list(update_symbols):
     """What must be installed beside the module: a new one shows in review, too."""
-    needed = re.findall(r"\(NEEDED\).*\[(.+)\]", _dynamic_section())
-    _check("libraries.txt", needed, update_symbols)
+    _check("libraries.txt", needed(module()), update_symbols)
 
 
 def test_the_module_is_bound_at_load_and_never_unmapped():
-    output = _dynamic_section()
-    assert re.search(r"\(FLAGS\).*\bBIND_NOW\b", output)
-    assert re.search(r"\(FLAGS_1\).*\bNOW\b.*\bNODELETE\b", output)
+    assert is_bound_at_load_and_never_unmapped(module())
 
 
 def test_the_module_runs_on_the_c_library_of_envoys_images(record_testsuite_property):
-    output = subprocess.run(["objdump", "-T", module()], check=True, capture_output=True, text=True).stdout
-    versions = {tuple(map(int, found.split("."))) for found in re.findall(r"GLIBC_([0-9.]+)", output)}
-    newest = max(versions)
+    newest = max(glibc_versions(module()))
     record_testsuite_property("newest_glibc", ".".join(map(str, newest)))
     assert newest <= NEWEST_GLIBC

@@ -1,5 +1,7 @@
 #include "source/filter/stats/stats.h"
 
+#include "bazel/version.h"
+
 namespace idempotency::filter {
 namespace {
 
@@ -54,6 +56,7 @@ std::optional<Stats> Stats::define(envoy::ConfigHandle handle) {
   if (!ok) {
     return std::nullopt;
   }
+  handle.set(stats.version, {Version}, 1);
   return stats;
 }
 

@@ -122,6 +122,7 @@ namespace idempotency::filter {
 
 // X(member, name, label). Gauges with one label.
 #define IDEMPOTENCY_LABELLED_GAUGES(X)                             \
+  X(version, "version", "version")                                 \
   X(unknown_records, "unknown.records", "operation")               \
   X(unknown_oldest_seconds, "unknown.oldest_seconds", "operation") \
   X(dead_letters, "dead_letters", "operation")
@@ -154,6 +155,7 @@ struct Stats {
   envoy::Counter forAnswer(protocol::Problem problem) const;
 
   // Only while the config is being made. None: Envoy refused a definition.
+  // Also tells the version. Main thread.
   static std::optional<Stats> define(envoy::ConfigHandle handle);
 };
 

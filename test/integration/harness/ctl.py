@@ -8,11 +8,11 @@ import struct
 import subprocess
 import termios
 
-from .paths import CACHE
+from .paths import BUILT
 from .wait import wait_for
 
 # Without a look whether it is there: modules that name it load before it is built, too.
-PROGRAM = CACHE / "bazel-opt" / "bin" / "source" / "cli" / "idempotencyctl"
+PROGRAM = BUILT / "source" / "cli" / "idempotencyctl"
 _DEADLINE = 60
 
 

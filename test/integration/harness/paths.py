@@ -1,13 +1,14 @@
 """Where things are in this repository, and the versions of tools/versions.env."""
 
+import os
 import shlex
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[3]
 CACHE = ROOT / ".cache"
 EXAMPLES = ROOT / "examples"
-# `bazel build --config=opt` as test/run calls it leaves its files here.
-_BUILT = CACHE / "bazel-opt" / "bin"
+# Where `bazel build --config=opt` as test/run calls it leaves its files. The variable names another build.
+BUILT = Path(os.environ.get("TEST_BINARIES", CACHE / "bazel-opt" / "bin"))
 
 
 def _versions() -> dict[str, str]:
@@ -51,7 +52,7 @@ def module() -> Path:
 
 def built(path: str) -> Path:
     """A file that the build made: its package and name."""
-    file = _BUILT / path
+    file = BUILT / path
     if not file.exists():
         raise FileNotFoundError(f"{file} is not built: run test/run integration")
     return file
