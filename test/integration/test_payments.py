@@ -179,7 +179,8 @@ def test_a_key_that_is_used_again_is_another_payment(workspace):
     assert payments.send(key, VISA).status_code == 201
     assert payments.counts(key) == ONE_OF_EACH
     payments.query(
-        "UPDATE idempotency.record SET expires_at = now(), reap_at = now() + interval '1 hour' WHERE key = %s",
+        "UPDATE idempotency.record SET expires_at = now(), reap_at = now() + interval '1 hour'"
+        " WHERE key = %s",
         key.encode(),
     )
     payments.restart("envoy")  # It has the first response in memory.
