@@ -8,6 +8,8 @@
 ALTER TABLE idempotency.record ADD COLUMN IF NOT EXISTS own_transaction boolean NOT NULL DEFAULT false;
 COMMENT ON COLUMN idempotency.record.own_transaction IS
   'By the policy of the claim: the service settles the request in its own transaction. Never changed by a completion.';
+COMMENT ON COLUMN idempotency.record.reclaimed IS
+  'To release the present attempt does not delete the row: it is not the first of the record''s life, or has ordered an effect.';
 -- Holds neither a column that a completion or a checkpoint changes, nor any record of a route without own_transaction. Not
 -- unique: attempts are random, and a claim must not fail on an index that its ON CONFLICT does not name.
 CREATE INDEX IF NOT EXISTS record_own_attempt ON idempotency.record (attempt) WHERE own_transaction;
@@ -361,6 +363,12 @@ BEGIN
           v_name, v_effect, p_payload)
   ON CONFLICT (effect) DO NOTHING
   RETURNING o.id INTO id;
+  -- A release must give the record back instead of deleting it: the next claim would begin a new life, and order the effect
+  -- again. A HOT update.
+  IF NOT held.reclaimed THEN
+    UPDATE idempotency.record r SET reclaimed = true
+    WHERE r.tenant = held.tenant AND r.operation = held.operation AND r.key = held.key AND r.attempt = p_attempt;
+  END IF;
   -- The lock on the record keeps others from ordering the same: what is there was committed, or is this transaction's.
   IF id IS NULL THEN
     SELECT o.id INTO STRICT id FROM idempotency.outbox o WHERE o.effect = v_effect;

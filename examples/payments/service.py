@@ -69,7 +69,12 @@ def order_of(database: psycopg.Connection, attempt: int, amount: int, card: str)
         ).fetchone()
         identity = [tenant, operation, key]
         if recovery_point == ORDERED:
-            query = "SELECT id FROM payments.orders WHERE (tenant, operation, key) = (%s, %s, %s)"
+            # The latest: after its record has expired, a key can be used for another payment, and the order
+            # of the earlier one refers to the record until the reaper has deleted it.
+            query = (
+                "SELECT id FROM payments.orders WHERE (tenant, operation, key) = (%s, %s, %s)"
+                " ORDER BY id DESC LIMIT 1"
+            )
             return database.execute(query, identity).fetchone()[0]
         (order,) = database.execute(
             "INSERT INTO payments.orders (amount, card, tenant, operation, key)"

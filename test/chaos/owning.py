@@ -242,11 +242,12 @@ class Owning(Parts):
         one, other = self._gateways()
         task = self._keys.new("own", aim="denied")
         async with self._sender() as sender, self._trap(task, one, Boundary.UPSTREAM_SENT, None) as sprung:
-            wish = {**_WORK, "phases": 2, "outbox": "all", "denied": status}
+            # Without an order in the first phase, which would keep the record by itself.
+            wish = {**_WORK, "phases": 2, "outbox": "last", "denied": status}
             answer = await self._begin(sender, task, one, wish, sprung)
             struck = answer is not None and answer.status == status
             # With both phases, whatever the next one would choose.
-            await self._begin(sender, task, other, {**_WORK, "phases": 2, "outbox": "all"})
+            await self._begin(sender, task, other, {**_WORK, "phases": 2, "outbox": "last"})
         return await self._check_own(struck, task, other, "its first phase is committed")
 
     # --- what they are made of

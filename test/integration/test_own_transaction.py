@@ -318,6 +318,26 @@ def test_a_transaction_that_is_open_at_the_timeout_decides_when_it_ends(site):
             assert effects(site, key) == 0
 
 
+def test_open_transactions_do_not_keep_the_store_busy(site):
+    """As many are open as requests have timed out, just when the database is slow."""
+    keys = [new_key() for _ in range(20)]
+    with ThreadPoolExecutor(len(keys)) as pool, psycopg.connect(database(site)) as db:
+        running = [pool.submit(site.send, "/lease-retry/", key, hold=f"gate {key}") for key in keys]
+        for key in keys:
+            site.upstream.wait_until_held(f"gate {key}")
+            db.execute(BEGIN, {"attempt": int(site.executions(key)[0]["attempt"])})
+            site.upstream.release(f"gate {key}")
+        wait_for(lambda: site.envoy.stat("idempotency.settling") == len(keys), "all wait for the lock")
+        before, since = site.envoy.stat("idempotency.store.operations"), time.monotonic()
+        time.sleep(2)
+        seconds = time.monotonic() - since
+        operations = site.envoy.stat("idempotency.store.operations") - before
+        db.rollback()
+        assert {request.result().status for request in running} == {200}
+    # At most ten tries in a second: a look, a write, and a look at why nothing was written.
+    assert 0 < operations / seconds / len(keys) < 40
+
+
 def test_without_retry_unknown_stays_until_the_service_completes_it(site):
     key = new_key()
     first = site.send("/up/", key, **service(site, ["SELECT 1"]), delay_ms=3000)

@@ -6,6 +6,7 @@ meant to.
 
 import importlib.util
 import shutil
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from harness.paths import EXAMPLES
@@ -169,6 +170,32 @@ def test_twenty_requests_at_once_are_one_payment(payments):
     for client in clients:
         assert client.result().content == clients[0].result().content
     check_one_payment(payments, clients[0])
+
+
+def test_a_key_that_is_used_again_is_another_payment(workspace):
+    """Its record has expired, but the reaper has not deleted it yet, so both orders refer to it."""
+    payments = Payments(workspace)
+    key = key_of_test()
+    assert payments.send(key, VISA).status_code == 201
+    assert payments.counts(key) == ONE_OF_EACH
+    payments.query(
+        "UPDATE idempotency.record SET expires_at = now(), reap_at = now() + interval '1 hour'"
+        " WHERE key = %s",
+        key.encode(),
+    )
+    payments.restart("envoy")  # It has the first response in memory.
+    payments.kill("worker")  # So the second order is not settled.
+    payments.stop_at("service.ordered")
+    with ThreadPoolExecutor(1) as pool:
+        cut = pool.submit(payments.send, key, VISA)
+        payments.wait_until("service.ordered")
+        payments.kill("service")
+        assert cut.result().status_code == 503
+    payments.start("service")
+    # The re-run waits for its own order, not for the one that is paid.
+    again = payments.send(key, VISA)
+    assert (again.status_code, "being processed" in again.text) == (503, True), again.text
+    assert payments.counts(key) == {"orders": 2, "receipts": 1, "charges": 1}
 
 
 def test_a_charge_that_the_provider_never_makes_becomes_a_dead_letter(workspace):

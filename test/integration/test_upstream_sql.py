@@ -1090,6 +1090,26 @@ def test_a_reused_key_orders_it_again(db, module):
     assert [payload for _, _, payload in effects(db)] == [1, 3, 4]
 
 
+def test_a_release_does_not_forget_what_was_ordered(db, module):
+    """Such as a 401, or a proxy that says that the request was not sent: the key means the same request."""
+    key = db.new_key()
+    attempt = claim_by(module, db, key)
+    first = db.call(ENQUEUE, attempt, "mail", Jsonb(1), None)
+    module.send("release", key, attempt=attempt).get()
+    assert db.state(attempt) == FAILED
+    rerun = claim_by(module, db, key, from_attempt=attempt, from_state=FAILED)
+    assert db.call(ENQUEUE, rerun, "mail", Jsonb(2), None) == first
+    assert effects(db) == [("mail", "mail", 1)]
+    # What was rolled back was not ordered, and a new life has ordered nothing.
+    key = db.new_key()
+    attempt = claim_by(module, db, key)
+    with db.session() as service:
+        service.execute(ENQUEUE, [attempt, "mail", Jsonb(1), None])
+        service.rollback()
+    module.send("release", key, attempt=attempt).get()
+    assert db.query("SELECT FROM idempotency.record WHERE attempt = %s", attempt) == []
+
+
 def test_long_identities_have_effects(db):
     """The primary key takes 2.7 KB; a topic and a name do not make it too long."""
     attempt = db.claim("".join(random.Random(1).choice("0123456789abcdef") for _ in range(2500)))

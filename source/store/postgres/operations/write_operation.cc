@@ -11,6 +11,9 @@ namespace {
 
 constexpr int64_t NoTtl = -1;
 constexpr uint8_t LockedRounds = 4;
+// With own_transaction, the upstream's transaction has probably locked it, for much longer than a
+// round takes. When the database is slow, many of them are open at once.
+constexpr uint8_t OwnLockedRounds = 1;
 
 std::optional<int64_t> count(const std::optional<std::chrono::milliseconds>& time) {
   return time.has_value() ? std::optional<int64_t>(time->count()) : std::nullopt;
@@ -158,7 +161,7 @@ Operation::Next WriteOperation::onRead() {
 // A heartbeat or the sweeper holds its lock only briefly. The caller decides whether to wait for a
 // longer lock.
 Operation::Next WriteOperation::onLocked() {
-  if (++rounds_ >= LockedRounds) {
+  if (++rounds_ >= (claim_.own_transaction ? OwnLockedRounds : LockedRounds)) {
     finish(store::WriteOutcome::Locked, LockedReason);
   }
   return goTo(Step::Write);

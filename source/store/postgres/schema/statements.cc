@@ -152,8 +152,9 @@ constexpr std::array<Statement, StatementCount> Statements = {{
      IF_FREE(OURS, "NO KEY UPDATE") "UPDATE idempotency.record SET state = 3, last_error = "
                                     "$5::text WHERE " OURS AND_FREE},
 
-    // What became of it: see Release in the header. Phases that the upstream has committed stay behind
-    // their checkpoint, also if the first attempt did that and then declined.
+    // What became of it: see Release in the header. Phases that the upstream has committed stay
+    // behind their checkpoint, also if the first attempt did that and then declined. If it has
+    // ordered an effect, enqueue() has set `reclaimed`.
     {"idempotency_release",
      IF_FREE(OURS,
              "UPDATE") ", gone AS (DELETE FROM idempotency.record WHERE " OURS AND_FREE
