@@ -191,6 +191,12 @@ BEGIN
       DETAIL = 'It means that no recovery point has been reached.';
   END IF;
   held := idempotency.own_record(p_attempt);
+  -- A proxy may deliver one attempt twice, and both deliveries hold the record: the phase must not be committed twice.
+  IF held.recovery_point = p_recovery_point THEN
+    RAISE EXCEPTION 'the recovery point "%" has already been reached', p_recovery_point USING ERRCODE = 'ID005',
+      DETAIL = 'Another transaction has committed it, or this one has set it before.',
+      HINT = 'Roll back, and begin again: begin_work returns the recovery point to continue from.';
+  END IF;
   UPDATE idempotency.record r SET recovery_point = p_recovery_point
   WHERE r.tenant = held.tenant AND r.operation = held.operation AND r.key = held.key AND r.attempt = p_attempt;
 END $$;

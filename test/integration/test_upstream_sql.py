@@ -20,7 +20,7 @@ from harness.wait import wait_for
 from psycopg import errors
 from psycopg.types.json import Jsonb
 
-LOST, COMPLETED, NOT_OPTED_IN, BAD_ARGUMENT = "ID001", "ID002", "ID003", "ID004"
+LOST, COMPLETED, NOT_OPTED_IN, BAD_ARGUMENT, REACHED = "ID001", "ID002", "ID003", "ID004", "ID005"
 IN_PROGRESS, DONE, FAILED, UNKNOWN, EXPIRED = 1, 2, 3, 4, 5
 # What a caller sends, with the attempt as its only parameter.
 CALLS = {
@@ -446,6 +446,25 @@ def test_a_recovery_point_that_is_no_header_value_is_refused(db, point):
     with refused(BAD_ARGUMENT, "the recovery point"):
         db.call("SELECT idempotency.checkpoint(%s, %s)", attempt, point)
     assert db.get(attempt, "recovery_point") == ("started",)
+
+
+def test_of_two_deliveries_of_one_attempt_one_commits_the_phase(db):
+    """A proxy has sent the request twice; the service does not look at the recovery point."""
+    db.query("CREATE TABLE IF NOT EXISTS twice (attempt bigint)")
+    db.query("GRANT INSERT ON twice TO idempotency_upstream")
+    attempt = db.claim()
+    phase = f"INSERT INTO twice VALUES ({attempt})"
+    with db.session() as first, db.session() as second, ThreadPoolExecutor(1) as pool:
+        first.execute(phase)
+        first.execute(CALLS["checkpoint"], [attempt])
+        second.execute(phase)
+        waiting = pool.submit(second.execute, CALLS["checkpoint"], [attempt])
+        wait_for(lambda: db.is_waiting(second), "the second delivery waits for the lock")
+        first.commit()
+        with refused(REACHED, "has already been reached"):
+            waiting.result(timeout=20)
+    assert db.query("SELECT count(*) FROM twice WHERE attempt = %s", attempt) == [(1,)]
+    assert db.get(attempt, "state, recovery_point") == (IN_PROGRESS, "charged")
 
 
 @pytest.mark.parametrize("point", ["x", "!", "~", "charged: 12.50 EUR", "x" * 200], ids=repr)
