@@ -98,15 +98,15 @@ def settle(database: psycopg.Connection, row: Row, reference: str) -> None:
 
 def fail(database: psycopg.Connection, row: Row, failure: Failure) -> None:
     dead = failure.final or row.tries >= MAX_TRIES
-    database.execute(
+    changed = database.execute(
         """
         UPDATE idempotency.outbox SET last_error = %s, due_at = now() + make_interval(secs => %s),
           dead_at = CASE WHEN %s THEN now() END
-        WHERE id = %s
+        WHERE id = %s AND done_at IS NULL
         """,
         [str(failure), BACK_OFF * 2 ** (row.tries - 1), dead, row.id],
     )
-    if dead:
+    if dead and changed.rowcount:  # Otherwise another worker has overtaken this one, and done it.
         # The charge may have been made: only the provider knows. To try again: dead_at = NULL, tries = 0.
         print(
             f"worker: ALERT: dead letter: charge of order {row.payload['order']}, row {row.id} of the outbox,"
