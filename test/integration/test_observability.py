@@ -443,6 +443,8 @@ ELSEWHERE = {
     "hook_exception",
     "store.late_answer",
     "store.batches_failed",
+    # test_own_transaction.py
+    "ended.by_upstream",
     # test_reconcile.py
     "reconcile.scheduled",
     "reconcile.asked",
