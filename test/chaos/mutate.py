@@ -30,7 +30,7 @@ from history import load  # noqa: E402
 PATCHES = HERE / "mutants.d"
 FOLDER = CACHE / "mutants"
 # What the module and idempotencyctl are built from, and the service.
-SOURCES = ("WORKSPACE", "BUILD", ".bazelrc", "api", "bazel", "source", "sql")
+SOURCES = ("WORKSPACE", "BUILD", "VERSION", ".bazelrc", "api", "bazel", "source", "sql")
 SERVICE = "test/chaos"
 TARGET = "//source:libidempotency.so"
 CTL_TARGET = "//source/cli:idempotencyctl"
