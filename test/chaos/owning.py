@@ -18,13 +18,13 @@ _NEVER = (UNKNOWN, "idempotency_detached_lost")
 _WORK = {"work": 0.01, "status": 201}
 # Longer than the lease, so that another attempt comes first.
 _PAST_LEASE = plan.LEASE + 1.5
-# Attempts that come too late, each at another step.
+# Attempts that come too late, each at another step. Without an order, complete() alone can stop those that do not begin.
 _LATE = (
     {"work": _PAST_LEASE, "phases": 1, "outbox": "last"},
-    {"work": _PAST_LEASE, "phases": 1, "begins": False},
+    {"work": _PAST_LEASE, "phases": 1, "begins": False, "outbox": ""},
     {"work": _PAST_LEASE, "phases": 2, "begins": False, "outbox": ""},
     {"pause": _PAST_LEASE, "phases": 2, "outbox": "all"},
-    {"pause": _PAST_LEASE, "phases": 2, "begins": False},
+    {"pause": _PAST_LEASE, "phases": 2, "begins": False, "outbox": ""},
 )
 
 
@@ -272,7 +272,8 @@ class Owning(Parts):
         )
 
 
-_HOLD = {"work": 0.01, "status": 201, "phases": 1, "hold": 2.2 * plan.LEASE}
+# Without an order, which would lock the record as well.
+_HOLD = {"work": 0.01, "status": 201, "phases": 1, "outbox": "", "hold": 2.2 * plan.LEASE}
 
 
 async def _cut(link: Link) -> None:
