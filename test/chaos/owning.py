@@ -11,7 +11,7 @@ import plan
 from clients import Task, code_of
 from gateway import Gateway
 from observer import Boundary, Link
-from parts import NOTICE, PATIENCE, UNKNOWN, Parts, either
+from parts import NOTICE, PATIENCE, QUICK, UNKNOWN, Parts, either
 from requester import Answer
 
 _NEVER = (UNKNOWN, "idempotency_detached_lost")
@@ -136,7 +136,7 @@ class Owning(Parts):
             self._must_have_result(answer, "the service was killed after its commit")
         await asyncio.to_thread(service.start)
         self._recorder.fault("crash_upstream_after", "upstream", "end")
-        return await self._check_own(struck, task, other, f"the service ended: {wish['crash']}")
+        return await self._check_own(struck, task, other, f"the service ended: {wish['crash']}", wish=wish)
 
     # --- attempts that come too late
 
@@ -253,9 +253,17 @@ class Owning(Parts):
     # --- what they are made of
 
     async def _check_own(
-        self, struck: bool, task: Task, gateway: Gateway, why: str, works: int | None = None
+        self,
+        struck: bool,
+        task: Task,
+        gateway: Gateway,
+        why: str,
+        works: int | None = None,
+        wish: dict | None = None,
     ) -> bool:
-        """In the end there is one effect, and its response. `works`: so many requests came to the service."""
+        """In the end there is one effect, and its response. `works`: so many requests came to the service.
+        `wish`: of the first attempt; a re-run has the same phases and orders."""
+        shape = {name: value for name, value in (wish or {}).items() if name in ("phases", "outbox")}
         sprung = asyncio.Event()
         if struck:
             sprung.set()
@@ -265,6 +273,7 @@ class Owning(Parts):
             gateway,
             why,
             patience=PATIENCE + plan.LEASE + plan.SWEEP,
+            wish={**QUICK, **shape},
             final="success",
             executions=1,
             works=works,

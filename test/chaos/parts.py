@@ -124,13 +124,18 @@ class Parts:
             await asyncio.sleep(self._chance.uniform(0.05, 0.2))
 
     async def _until_final(
-        self, sender: Sender, task: Task, gateway: Gateway, patience: float = PATIENCE
+        self,
+        sender: Sender,
+        task: Task,
+        gateway: Gateway,
+        patience: float = PATIENCE,
+        wish: dict = QUICK,
     ) -> Answer | None:
-        """As a patient client asks."""
+        """As a patient client asks. `wish`: what the service does if the request runs."""
         end = time.monotonic() + patience
         answer = None
         while time.monotonic() < end:
-            answer = await sender.send(task, gateway.number, PATIENCE, QUICK)
+            answer = await sender.send(task, gateway.number, PATIENCE, wish)
             if answer and is_final(answer, task.operation):
                 return answer
             await asyncio.sleep(self._chance.uniform(0.05, 0.2))
@@ -167,11 +172,12 @@ class Parts:
         why: str,
         *,
         patience: float = PATIENCE,
+        wish: dict = QUICK,
         **expected,
     ) -> bool:
         """A client asks again; what must come of it counts only if the scenario struck."""
         async with self._sender() as sender:
-            await self._until_final(sender, task, gateway, patience)
+            await self._until_final(sender, task, gateway, patience, wish)
         if sprung.is_set():
             self._expect(task, why, **expected)
         return sprung.is_set()
