@@ -18,7 +18,8 @@ _NEVER = (UNKNOWN, "idempotency_detached_lost")
 _WORK = {"work": 0.01, "status": 201}
 # Longer than the lease, so that another attempt comes first.
 _PAST_LEASE = plan.LEASE + 1.5
-# Attempts that come too late, each at another step. Without an order, complete() alone can stop those that do not begin.
+# Attempts that come too late, each at another step. Without an order, complete() alone can stop those that do
+# not begin.
 _LATE = (
     {"work": _PAST_LEASE, "phases": 1, "outbox": "last"},
     {"work": _PAST_LEASE, "phases": 1, "begins": False, "outbox": ""},
